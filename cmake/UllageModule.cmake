@@ -1,0 +1,26 @@
+# ullage_module(NAME [DEPS target…] [PRIVATE_DEPS target…])
+#   A static library ullage_NAME from every .cc file under the current folder that is no test, and, where there are
+#   *_test.cc files, a test program NAME_test, run by CTest. Extra compile options for single files are set by the
+#   caller with set_source_files_properties.
+function(ullage_module name)
+  cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS;TEST_DEPS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  set(tests ${sources})
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_main|_bench)\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  add_library(ullage_${name} STATIC ${sources})
+  target_include_directories(ullage_${name} PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(ullage_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+  ullage_warnings(ullage_${name})
+  if(ULLAGE_TESTS AND tests)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE ullage_${name} ${ARG_PRIVATE_DEPS} ${ARG_TEST_DEPS} GTest::gtest_main)
+    target_compile_definitions(${name}_test PRIVATE ULLAGE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    ullage_warnings(${name}_test)
+    add_test(NAME ${name}_test COMMAND ${name}_test)
+  endif()
+endfunction()
+
+function(ullage_warnings target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow=local)
+endfunction()
