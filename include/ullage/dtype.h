@@ -47,8 +47,8 @@ DType DTypeFromOnnx(int32_t number);
 bool IsFloating(DType dtype);
 /// Signed and unsigned integers of 8 to 64 bits (not bool, not the packed types below a byte).
 bool IsInteger(DType dtype);
-/// Bytes of `count` densely packed elements (types below a byte are packed, low bits first); throws kInvalidModel on
-/// overflow and on kString and kUndefined.
+/// Bytes of `count` densely packed elements (types below a byte are packed, low bits first); throws
+/// kInvalidModel on overflow and on kString and kUndefined.
 size_t BytesOf(DType dtype, int64_t count);
 
 }  // namespace ullage

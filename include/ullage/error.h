@@ -1,5 +1,5 @@
-/// Errors. Everything that can go wrong because of a model, an input, an option or the machine is reported as an
-/// ullage::Error; asserts are for our own mistakes only. Exceptions never cross the plugin ABI.
+/// Errors. Everything that can go wrong because of a model, an input, an option or the machine is reported as
+/// an ullage::Error; asserts are for our own mistakes only. Exceptions never cross the plugin ABI.
 #pragma once
 
 #include <exception>
@@ -26,8 +26,8 @@ std::string_view CodeName(Code code);
 /// The exit status of the command line.
 int ExitStatus(Code code);
 
-/// `what()` is one line for a person; it names the culprit (file, node, input, option), what was expected and what was
-/// found. `details_json()` is a JSON object for programs ("{}" when there is nothing to add).
+/// `what()` is one line for a person; it names the culprit (file, node, input, option), what was expected and
+/// what was found. `details_json()` is a JSON object for programs ("{}" when there is nothing to add).
 class Error : public std::exception {
  public:
   Error(Code code, std::string message, std::string details_json = "{}")

@@ -53,9 +53,9 @@ class Shape {
 
 /// A dense, row-major tensor in memory that somebody else owns. Copying the view copies no data.
 ///
-/// `capacity` serves key/value caches: where it is not 0, axis rank-2 has room for `capacity` rows in memory although
-/// only shape[rank-2] are valid, so that the stride of axis rank-3 is capacity * shape[rank-1] elements. Only kernels
-/// that announce it receive such views (see kernels/kernel.h).
+/// `capacity` serves key/value caches: where it is not 0, axis rank-2 has room for `capacity` rows in memory
+/// although only shape[rank-2] are valid, so that the stride of axis rank-3 is capacity * shape[rank-1]
+/// elements. Only kernels that announce it receive such views (see kernels/kernel.h).
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::kUndefined;

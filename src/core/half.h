@@ -1,5 +1,5 @@
-/// 16-bit floating point: conversions to and from float, round to nearest even. The types are storage only; arithmetic
-/// is done in float.
+/// 16-bit floating point: conversions to and from float, round to nearest even. The types are storage only;
+/// arithmetic is done in float.
 #pragma once
 
 #include <bit>
@@ -24,8 +24,9 @@ inline uint16_t FloatToHalf(float f) {
   const uint32_t bits = std::bit_cast<uint32_t>(f);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));  // NaN
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to infinity
+  if (magnitude > 0x7f800000u)
+    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));  // NaN
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);     // rounds to infinity
   if (magnitude < 0x38800000u) {  // subnormal or zero: adding 0.5 aligns the mantissa and rounds to even
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
@@ -35,7 +36,9 @@ inline uint16_t FloatToHalf(float f) {
 }
 
 /// bfloat16.
-inline float BFloat16ToFloat(uint16_t b) { return std::bit_cast<float>(static_cast<uint32_t>(b) << 16); }
+inline float BFloat16ToFloat(uint16_t b) {
+  return std::bit_cast<float>(static_cast<uint32_t>(b) << 16);
+}
 
 inline uint16_t FloatToBFloat16(float f) {
   const uint32_t bits = std::bit_cast<uint32_t>(f);

@@ -55,8 +55,12 @@ void Advise(std::span<const std::byte> range, bool whole_pages_only, int advice)
 }
 }  // namespace
 
-void MappedFile::WillNeed(std::span<const std::byte> range) const { Advise(range, false, MADV_WILLNEED); }
+void MappedFile::WillNeed(std::span<const std::byte> range) const {
+  Advise(range, false, MADV_WILLNEED);
+}
 
-void MappedFile::DontNeed(std::span<const std::byte> range) const { Advise(range, true, MADV_DONTNEED); }
+void MappedFile::DontNeed(std::span<const std::byte> range) const {
+  Advise(range, true, MADV_DONTNEED);
+}
 
 }  // namespace ullage

@@ -8,10 +8,12 @@
 
 namespace ullage {
 
-/// The whole file, mapped read-only and private. Immutable and thread-safe. Pages are read when they are touched.
+/// The whole file, mapped read-only and private. Immutable and thread-safe. Pages are read when they are
+/// touched.
 class MappedFile {
  public:
-  /// Throws kInvalidModel naming the path when it cannot be opened or mapped. An empty file maps to an empty span.
+  /// Throws kInvalidModel naming the path when it cannot be opened or mapped. An empty file maps to an empty
+  /// span.
   static std::shared_ptr<const MappedFile> Open(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -9,11 +9,14 @@ Shape::Shape(std::span<const int64_t> dims) {
 }
 
 void Shape::push_back(int64_t dim) {
-  if (rank_ == kMaxRank) Throw(Code::kInvalidModel, "a tensor of rank ", rank_ + 1, " or more; the limit is ", kMaxRank);
+  if (rank_ == kMaxRank)
+    Throw(Code::kInvalidModel, "a tensor of rank ", rank_ + 1, " or more; the limit is ", kMaxRank);
   dims_[rank_++] = dim;
 }
 
-int64_t Shape::elements() const { return elements(0, rank_); }
+int64_t Shape::elements() const {
+  return elements(0, rank_);
+}
 
 int64_t Shape::elements(int first, int last) const {
   int64_t n = 1;

@@ -9,11 +9,12 @@
 
 namespace ullage {
 
-/// N workers: the caller of Run() is worker 0, the others wait, first spinning for a short while, then asleep.
+/// N workers: the caller of Run() is worker 0, the others wait, first spinning for a short while, then
+/// asleep.
 ///
-/// Tasks are handed out by a shared counter, so a core that is busy with something else only takes fewer of them. Which
-/// worker does a task must never matter for the result: kernels cut their work by fixed sizes, not by size(), and
-/// therefore give the same bits for any number of threads. Run() allocates nothing.
+/// Tasks are handed out by a shared counter, so a core that is busy with something else only takes fewer of
+/// them. Which worker does a task must never matter for the result: kernels cut their work by fixed sizes,
+/// not by size(), and therefore give the same bits for any number of threads. Run() allocates nothing.
 class ThreadTeam {
  public:
   /// `threads` >= 1; starts threads-1 of them.
@@ -24,8 +25,8 @@ class ThreadTeam {
 
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
-  /// Calls fn(task, worker) for every task in [0, tasks), worker in [0, size()), and returns when all are done. One
-  /// caller at a time; not from inside a task. The first exception of a task is thrown again here.
+  /// Calls fn(task, worker) for every task in [0, tasks), worker in [0, size()), and returns when all are
+  /// done. One caller at a time; not from inside a task. The first exception of a task is thrown again here.
   template <class Fn>
   void Run(int64_t tasks, const Fn& fn) {
     if (tasks <= 0) return;
@@ -34,7 +35,8 @@ class ThreadTeam {
       return;
     }
     RunErased(
-        tasks, [](const void* f, int64_t task, int worker) { (*static_cast<const Fn*>(f))(task, worker); }, &fn);
+        tasks, [](const void* f, int64_t task, int worker) { (*static_cast<const Fn*>(f))(task, worker); },
+        &fn);
   }
 
  private:
@@ -55,7 +57,8 @@ class ThreadTeam {
   std::exception_ptr error_;
 };
 
-/// Physical cores that this process may use: affinity mask and cgroup quota considered, hyper-threads counted once.
+/// Physical cores that this process may use: affinity mask and cgroup quota considered, hyper-threads counted
+/// once.
 int UsableCores();
 
 }  // namespace ullage
