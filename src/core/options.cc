@@ -1,0 +1,164 @@
+#include "core/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "core/error.h"
+
+namespace ullage {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"session.disabled_passes", OptionType::kString, "",
+     "Level-1 passes to leave out, comma separated; \"all\" for every optional one."},
+    {"session.intra_op_num_threads", OptionType::kInt, "0", "Threads of a session; 0: physical cores."},
+    {"session.kv_type", OptionType::kString, "",
+     "Element type of key/value caches of GGUF models: float16 (default) or float32."},
+    {"session.max_shape_override", OptionType::kString, "",
+     "Upper bounds of graph inputs: NAME:DIMxDIM;NAME:DIMxDIM."},
+    {"session.pre_allocate_execution_buffers", OptionType::kBool, "0",
+     "Reserve all execution buffers when the session is made; a Run then allocates nothing, and one Run at a "
+     "time is "
+     "allowed."},
+    {"session.use_huge_pages", OptionType::kBool, "1",
+     "Ask for huge pages behind prepacked weights and buffers."},
+};
+
+std::string Lower(std::string_view s) {
+  std::string out(s);
+  for (char& c : out) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return out;
+}
+
+const OptionSpec* FindOption(std::string_view key) {
+  for (const auto& spec : kOptions)
+    if (spec.key == key) return &spec;
+  return nullptr;
+}
+
+const OptionSpec& KnownOption(std::string_view key) {
+  if (const auto* spec = FindOption(key)) return *spec;
+  std::vector<std::string_view> keys;
+  for (const auto& spec : kOptions) keys.push_back(spec.key);
+  Throw(Code::kUsage, "unknown option ", key, "; the nearest is ", Nearest(key, keys));
+}
+
+bool ParseBool(std::string_view key, std::string_view value) {
+  const std::string v = Lower(value);
+  if (v == "1" || v == "true" || v == "on") return true;
+  if (v == "0" || v == "false" || v == "off" || v.empty()) return false;
+  Throw(Code::kUsage, "option ", key, ": expected 0 or 1, found \"", value, "\"");
+}
+
+int64_t ParseInt(std::string_view key, std::string_view value) {
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
+  if (error != std::errc() || end != value.data() + value.size())
+    Throw(Code::kUsage, "option ", key, ": expected an integer, found \"", value, "\"");
+  return n;
+}
+
+}  // namespace
+
+std::span<const OptionSpec> AllOptions() {
+  return kOptions;
+}
+
+void OptionBag::Set(std::string_view key, std::string_view value) {
+  const OptionSpec& spec = KnownOption(key);
+  switch (spec.type) {
+    case OptionType::kBool:
+      ParseBool(key, value);
+      break;
+    case OptionType::kInt:
+      ParseInt(key, value);
+      break;
+    case OptionType::kSize:
+      ParseSize(value);
+      break;
+    case OptionType::kString:
+      break;
+  }
+  values_[std::string(key)] = value;
+}
+
+void OptionBag::SetPair(std::string_view pair) {
+  const auto eq = pair.find('=');
+  if (eq == std::string_view::npos) Throw(Code::kUsage, "expected KEY=VALUE, found \"", pair, "\"");
+  Set(pair.substr(0, eq), pair.substr(eq + 1));
+}
+
+std::string OptionBag::Str(std::string_view key) const {
+  const auto it = values_.find(key);
+  return it != values_.end() ? it->second : std::string(KnownOption(key).default_value);
+}
+
+bool OptionBag::Bool(std::string_view key) const {
+  return ParseBool(key, Str(key));
+}
+int64_t OptionBag::Int(std::string_view key) const {
+  return ParseInt(key, Str(key));
+}
+int64_t OptionBag::Size(std::string_view key) const {
+  return ParseSize(Str(key));
+}
+
+int64_t ParseSize(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    double factor;
+  };
+  constexpr Unit kUnits[] = {
+      {"", 1},      {"b", 1},        {"kb", 1e3},        {"mb", 1e6},           {"gb", 1e9},
+      {"tb", 1e12}, {"kib", 1024.0}, {"mib", 1048576.0}, {"gib", 1073741824.0}, {"tib", 1099511627776.0}};
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit = Lower(std::string_view(end, static_cast<size_t>(text.data() + text.size() - end)));
+  if (error == std::errc() && number >= 0 && std::isfinite(number))
+    for (const auto& u : kUnits)
+      if (u.name == unit && number * u.factor < 9e18)
+        return static_cast<int64_t>(std::llround(number * u.factor));
+  Throw(Code::kUsage, "expected a size such as 512MiB, 6GiB, 1.5GB or plain bytes, found \"", text, "\"");
+}
+
+std::string FormatSize(int64_t bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double n = static_cast<double>(bytes);
+  int u = 0;
+  while (std::abs(n) >= 1024 && u < 4) {
+    n /= 1024;
+    ++u;
+  }
+  char text[48];
+  std::snprintf(text, sizeof text, u == 0 ? "%.0f %s" : "%.1f %s", n, units[u]);
+  return text;
+}
+
+std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates) {
+  std::string_view best;
+  size_t best_distance = SIZE_MAX;
+  for (std::string_view c : candidates) {
+    std::vector<size_t> row(c.size() + 1);
+    for (size_t j = 0; j <= c.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j <= c.size(); ++j) {
+        const size_t change = diagonal + (word[i - 1] == c[j - 1] ? 0 : 1);
+        diagonal = row[j];
+        row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+      }
+    }
+    if (row[c.size()] < best_distance) {
+      best_distance = row[c.size()];
+      best = c;
+    }
+  }
+  return best;
+}
+
+}  // namespace ullage
