@@ -1,0 +1,211 @@
+// Speed of the dense kernels beside what the machine can do, measured in the same run: multiply-add peak and
+// read bandwidth. Usage: dense_bench [threads...] (default 1 and 2).
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "core/half.h"
+#include "providers/cpu/dense/attention.h"
+#include "providers/cpu/dense/gemm.h"
+#include "providers/cpu/dense/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "providers/cpu/dense/dense_bench_main.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ullage::dense {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Floating-point operations done by `rounds` rounds of independent multiply-adds.
+double Peak(int64_t rounds, float* sink) {
+  const hn::ScalableTag<float> d;
+  const auto a = hn::Set(d, 1.0f - *sink * 1e-9f), b = hn::Set(d, *sink);
+  auto x0 = b, x1 = b, x2 = b, x3 = b, x4 = b, x5 = b, x6 = b, x7 = b, x8 = b, x9 = b;
+  for (int64_t i = 0; i < rounds; ++i) {
+    x0 = hn::MulAdd(x0, a, b);
+    x1 = hn::MulAdd(x1, a, b);
+    x2 = hn::MulAdd(x2, a, b);
+    x3 = hn::MulAdd(x3, a, b);
+    x4 = hn::MulAdd(x4, a, b);
+    x5 = hn::MulAdd(x5, a, b);
+    x6 = hn::MulAdd(x6, a, b);
+    x7 = hn::MulAdd(x7, a, b);
+    x8 = hn::MulAdd(x8, a, b);
+    x9 = hn::MulAdd(x9, a, b);
+  }
+  const auto sum = hn::Add(hn::Add(hn::Add(x0, x1), hn::Add(x2, x3)),
+                           hn::Add(hn::Add(hn::Add(x4, x5), hn::Add(x6, x7)), hn::Add(x8, x9)));
+  *sink = hn::GetLane(sum) * 0 + 1;
+  return static_cast<double>(rounds) * 20 * static_cast<double>(hn::Lanes(d));
+}
+
+/// Reads bytes/64 lines and returns something that depends on all of them.
+uint32_t ReadAll(const uint32_t* p, size_t bytes) {
+  const hn::ScalableTag<uint32_t> d;
+  auto a = hn::Zero(d), b = a, c = a, e = a;
+  const size_t lanes = hn::Lanes(d), n = bytes / 4;
+  for (size_t i = 0; i + 4 * lanes <= n; i += 4 * lanes) {
+    a = hn::Add(a, hn::LoadU(d, p + i));
+    b = hn::Add(b, hn::LoadU(d, p + i + lanes));
+    c = hn::Add(c, hn::LoadU(d, p + i + 2 * lanes));
+    e = hn::Add(e, hn::LoadU(d, p + i + 3 * lanes));
+  }
+  return hn::GetLane(hn::Add(hn::Add(a, b), hn::Add(c, e)));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ullage::dense
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ullage::dense {
+namespace {
+
+HWY_EXPORT(Peak);
+HWY_EXPORT(ReadAll);
+
+using Clock = std::chrono::steady_clock;
+
+/// Seconds of the fastest of several calls.
+template <class Fn>
+double Best(const Fn& fn, double budget = 0.25) {
+  double best = 1e30, total = 0;
+  fn();
+  for (int i = 0; i < 3 || (total < budget && i < 100000); ++i) {
+    const auto start = Clock::now();
+    fn();
+    const double s = std::chrono::duration<double>(Clock::now() - start).count();
+    best = std::min(best, s);
+    total += s;
+  }
+  return best;
+}
+
+struct AlignedBytes {
+  explicit AlignedBytes(size_t n) : size(std::max<size_t>(n, 64)) {
+    data = std::aligned_alloc(64, (size + 63) / 64 * 64);
+    std::memset(data, 0, size);
+  }
+  ~AlignedBytes() { std::free(data); }
+  AlignedBytes(const AlignedBytes&) = delete;
+  AlignedBytes& operator=(const AlignedBytes&) = delete;
+  size_t size;
+  void* data;
+};
+
+void FillRandom(void* data, int64_t n, DType dtype, uint32_t seed) {
+  std::mt19937 rng(seed);
+  for (int64_t i = 0; i < n; ++i) {
+    const float x = static_cast<float>(rng() % 2001) * 1e-3f - 1;
+    if (dtype == DType::kFloat) {
+      static_cast<float*>(data)[i] = x;
+    } else {
+      static_cast<uint16_t*>(data)[i] = dtype == DType::kFloat16 ? FloatToHalf(x) : FloatToBFloat16(x);
+    }
+  }
+}
+
+double PeakFlops(ThreadTeam& team) {
+  float sinks[64] = {};
+  double flops = 0;
+  const double s = Best([&] {
+    double done[64];
+    team.Run(team.size(), [&](int64_t task, int) {
+      sinks[task] = 1;
+      done[task] = HWY_DYNAMIC_DISPATCH(Peak)(2000000, &sinks[task]);
+    });
+    flops = 0;
+    for (int i = 0; i < team.size(); ++i) flops += done[i];
+  });
+  return flops / s;
+}
+
+double ReadBandwidth(ThreadTeam& team) {
+  const size_t bytes = size_t{512} << 20;
+  AlignedBytes memory(bytes);
+  const size_t chunk = size_t{1} << 20;
+  volatile uint32_t sink = 0;
+  const double s = Best([&] {
+    team.Run(static_cast<int64_t>(bytes / chunk), [&](int64_t task, int) {
+      sink = HWY_DYNAMIC_DISPATCH(ReadAll)(
+          reinterpret_cast<const uint32_t*>(static_cast<const std::byte*>(memory.data) +
+                                            task * static_cast<int64_t>(chunk)),
+          chunk);
+    });
+  });
+  return static_cast<double>(bytes) / s;
+}
+
+void BenchGemm(ThreadTeam& team, int64_t m, int64_t n, int64_t k, DType weights, double peak,
+               double bandwidth) {
+  // One row: as many matrices as make 256 MB, so that the weights come from memory.
+  const size_t one = PackedBBytes(n, k, weights);
+  const int64_t copies = m == 1 ? std::max<int64_t>(1, static_cast<int64_t>((size_t{256} << 20) / one)) : 1;
+  AlignedBytes a(static_cast<size_t>(m * k) * 4), b(static_cast<size_t>(n * k) * ElementBytes(weights));
+  AlignedBytes packed(one * static_cast<size_t>(copies)), c(static_cast<size_t>(m * n) * 4);
+  FillRandom(a.data, m * k, DType::kFloat, 1);
+  FillRandom(b.data, n * k, weights, 2);
+  for (int64_t i = 0; i < copies; ++i) {
+    PackB(team, {b.data, weights}, true, k, n, k,
+          static_cast<std::byte*>(packed.data) + static_cast<size_t>(i) * one);
+  }
+  GemmArgs g;
+  g.m = m;
+  g.n = n;
+  g.k = k;
+  g.a = {a.data, DType::kFloat};
+  g.lda = k;
+  g.b_packed = true;
+  g.c = {c.data, DType::kFloat};
+  g.ldc = n;
+  g.b.dtype = weights;
+  AlignedBytes scratch(GemmScratchBytes(g, team.size()));
+  const double s = Best([&] {
+                     for (int64_t i = 0; i < copies; ++i) {
+                       g.b = {static_cast<std::byte*>(packed.data) + static_cast<size_t>(i) * one, weights};
+                       Gemm(team, g, scratch.data);
+                     }
+                   }) /
+                   static_cast<double>(copies);
+  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / s;
+  const double bytes = static_cast<double>(one) / s;
+  std::printf(
+      "gemm %4ld x %5ld x %5ld  weights %-8s  %8.1f Gflop/s %3.0f%% of peak   %6.1f GB/s %3.0f%% of read "
+      "bandwidth\n",
+      static_cast<long>(m), static_cast<long>(n), static_cast<long>(k), std::string(NameOf(weights)).c_str(),
+      flops * 1e-9, 100 * flops / peak, bytes * 1e-9, 100 * bytes / bandwidth);
+}
+
+int Main(int argc, char** argv) {
+  std::vector<int> counts;
+  for (int i = 1; i < argc; ++i) counts.push_back(std::max(1, std::atoi(argv[i])));
+  if (counts.empty()) counts = {1, 2};
+  for (const int threads : counts) {
+    ThreadTeam team(std::min(threads, 64));
+    const double peak = PeakFlops(team), bandwidth = ReadBandwidth(team);
+    std::printf("%d thread(s): peak %.1f Gflop/s, read %.1f GB/s\n", threads, peak * 1e-9, bandwidth * 1e-9);
+    for (const DType w : {DType::kFloat, DType::kFloat16, DType::kBFloat16}) {
+      for (const int64_t m : {1, 4, 16, 128, 512}) BenchGemm(team, m, 1536, 576, w, peak, bandwidth);
+      BenchGemm(team, 512, 576, 1536, w, peak, bandwidth);
+      BenchGemm(team, 512, 4864, 896, w, peak, bandwidth);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ullage::dense
+
+int main(int argc, char** argv) {
+  return ullage::dense::Main(argc, argv);
+}
+#endif
