@@ -70,7 +70,6 @@ class HostAllocator : public Allocator {
  private:
   struct Block {
     int64_t bytes;
-    size_t alignment;
     Tag tag;
   };
 
@@ -88,6 +87,10 @@ class HostAllocator : public Allocator {
   int64_t allocations_ = 0;
   bool frozen_ = false;
 };
+
+/// Bytes of host memory that this process may still take: what the system reports as available, and what the
+/// control group leaves. A snapshot.
+int64_t AvailableHostBytes();
 
 struct RegionOptions {
   size_t alignment = 4096;  ///< of the base; a power of two
