@@ -21,9 +21,9 @@ struct TokenizerData {
   std::string_view model;  ///< "gpt2" (byte-level BPE), "llama" (SentencePiece), "bert", "t5"...
   std::string_view pre;    ///< name of the pre-tokenizer; empty when the file has none
   std::vector<std::string_view> tokens;
-  std::vector<float> scores;         ///< empty, or one per token
-  std::vector<int32_t> token_types;  ///< empty, or one per token: 1 normal, 2 unknown, 3 control, 4 user
-                                     ///< defined, 5 unused, 6 byte
+  std::vector<float> scores;             ///< empty, or one per token
+  std::vector<int32_t> token_types;      ///< empty, or one per token: 1 normal, 2 unknown, 3 control, 4 user
+                                         ///< defined, 5 unused, 6 byte
   std::vector<std::string_view> merges;  ///< "left right", best first
 
   // Token ids; each is inside `tokens`.
