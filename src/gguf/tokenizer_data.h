@@ -26,15 +26,16 @@ struct TokenizerData {
                                          ///< defined, 5 unused, 6 byte
   std::vector<std::string_view> merges;  ///< "left right", best first
 
-  // Token ids; each is inside `tokens`.
+  // Token ids, each inside `tokens`. An id of -1 means none; so does, except for bos, eos, eot and eom, an id
+  // beyond the vocabulary.
   std::optional<int32_t> bos, eos, eot, eom, unknown, separator, padding, cls, mask;
   std::optional<int32_t> fim_prefix, fim_suffix, fim_middle;
   // Absent: the default of the tokenizer model.
   std::optional<bool> add_bos, add_eos, add_sep, add_space_prefix, remove_extra_whitespaces;
   std::string_view precompiled_charsmap;  ///< raw bytes; empty when the file has none
 
-  /// Ids that end a turn: eos, eot, eom, those listed in tokenizer.ggml.eos_token_ids, and control tokens
-  /// whose text is a known end-of-turn marker. Sorted, each once.
+  /// Ids that end a turn: eos, eot, eom, and special tokens whose text is a known end-of-turn marker. Sorted,
+  /// each once.
   std::vector<int32_t> stop_ids;
 
   std::string_view chat_template;  ///< the default one; empty when the file has none
