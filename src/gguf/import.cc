@@ -150,7 +150,7 @@ class Importer {
       const auto short_factors = weights_.Vector("rope_factors_short.weight", pairs);
       if (!factors) factors = positions_ > h_.rope.original_context ? long_factors : short_factors;
     }
-    tables_ = AddTables("", h_.rope, factors);
+    tables_ = AddTables(h_.local_rope ? "_global" : "", h_.rope, factors);
     if (h_.local_rope) local_tables_ = AddTables("_local", h_.rope_local, nullptr);
   }
 
