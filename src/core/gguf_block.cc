@@ -1,0 +1,236 @@
+#include "core/gguf_block.h"
+
+#include <cstring>
+
+#include "core/error.h"
+
+namespace ullage {
+namespace {
+
+const uint8_t* Bytes(const std::byte* p) {
+  return reinterpret_cast<const uint8_t*>(p);
+}
+
+uint16_t Load16(const std::byte* p) {
+  uint16_t v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+uint32_t Load32(const std::byte* p) {
+  uint32_t v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+void LowThenHighNibbles(const uint8_t* src, int bytes, uint8_t* out) {
+  for (int i = 0; i < bytes; ++i) {
+    out[i] = src[i] & 15;
+    out[i + bytes] = static_cast<uint8_t>(src[i] >> 4);
+  }
+}
+
+void AddHighBits(uint32_t high, uint8_t* codes) {
+  for (int i = 0; i < 32; ++i) codes[i] = static_cast<uint8_t>(codes[i] | (high >> i & 1) << 4);
+}
+
+// The eight 6-bit scales and minima of Q4_K and Q5_K.
+void ScalesOfK4(const uint8_t* q, GgufScales* s) {
+  for (int j = 0; j < 4; ++j) {
+    s->scale[j] = static_cast<int8_t>(q[j] & 63);
+    s->min[j] = q[j + 4] & 63;
+    s->scale[j + 4] = static_cast<int8_t>((q[j + 8] & 15) | (q[j] >> 6) << 4);
+    s->min[j + 4] = static_cast<uint8_t>(q[j + 8] >> 4 | (q[j + 4] >> 6) << 4);
+  }
+}
+
+// The 2-bit fields of Q2_K and Q3_K: each half of 128 elements lies in 32 bytes.
+void TwoBitFields(const uint8_t* qs, uint8_t* codes) {
+  for (int half = 0; half < 2; ++half)
+    for (int j = 0; j < 4; ++j)
+      for (int l = 0; l < 32; ++l)
+        codes[half * 128 + j * 32 + l] = static_cast<uint8_t>(qs[half * 32 + l] >> (2 * j) & 3);
+}
+
+void CodesOfQ3K(const uint8_t* block, uint8_t* codes) {
+  TwoBitFields(block + 32, codes);
+  for (int j = 0; j < 8; ++j)
+    for (int l = 0; l < 32; ++l)
+      codes[j * 32 + l] = static_cast<uint8_t>(codes[j * 32 + l] | (block[l] >> j & 1) << 2);
+}
+
+void CodesOfQ5K(const uint8_t* block, uint8_t* codes) {
+  const uint8_t* high = block + 16;
+  for (int pair = 0; pair < 4; ++pair) LowThenHighNibbles(block + 48 + pair * 32, 32, codes + pair * 64);
+  for (int j = 0; j < 8; ++j)
+    for (int l = 0; l < 32; ++l)
+      codes[j * 32 + l] = static_cast<uint8_t>(codes[j * 32 + l] | (high[l] >> j & 1) << 4);
+}
+
+void CodesOfQ6K(const uint8_t* block, uint8_t* codes) {
+  for (int half = 0; half < 2; ++half) {
+    const uint8_t* low = block + half * 64;
+    const uint8_t* high = block + 128 + half * 32;
+    uint8_t* out = codes + half * 128;
+    LowThenHighNibbles(low, 64, out);
+    for (int j = 0; j < 4; ++j)
+      for (int l = 0; l < 32; ++l)
+        out[j * 32 + l] = static_cast<uint8_t>(out[j * 32 + l] | (high[l] >> (2 * j) & 3) << 4);
+  }
+}
+
+constexpr GgufTraits kQ4_0 = {"Q4_0", 32, 18, 4, 32, false, false, false, 8};
+constexpr GgufTraits kQ4_1 = {"Q4_1", 32, 20, 4, 32, false, true, false, 0};
+constexpr GgufTraits kQ5_0 = {"Q5_0", 32, 22, 5, 32, false, false, false, 16};
+constexpr GgufTraits kQ5_1 = {"Q5_1", 32, 24, 5, 32, false, true, false, 0};
+constexpr GgufTraits kQ8_0 = {"Q8_0", 32, 34, 8, 32, false, false, false, 128};
+constexpr GgufTraits kQ2_K = {"Q2_K", 256, 84, 2, 16, true, true, false, 0};
+constexpr GgufTraits kQ3_K = {"Q3_K", 256, 110, 3, 16, true, false, false, 4};
+constexpr GgufTraits kQ4_K = {"Q4_K", 256, 144, 4, 32, true, true, false, 0};
+constexpr GgufTraits kQ5_K = {"Q5_K", 256, 176, 5, 32, true, true, false, 0};
+constexpr GgufTraits kQ6_K = {"Q6_K", 256, 210, 6, 16, true, false, false, 32};
+constexpr GgufTraits kIQ4_NL = {"IQ4_NL", 32, 18, 4, 32, false, false, true, 0};
+constexpr GgufTraits kIQ4_XS = {"IQ4_XS", 256, 136, 4, 32, true, false, true, 0};
+
+const GgufTraits* FindTraits(GgufType type) {
+  switch (type) {
+    case GgufType::kQ4_0:
+      return &kQ4_0;
+    case GgufType::kQ4_1:
+      return &kQ4_1;
+    case GgufType::kQ5_0:
+      return &kQ5_0;
+    case GgufType::kQ5_1:
+      return &kQ5_1;
+    case GgufType::kQ8_0:
+      return &kQ8_0;
+    case GgufType::kQ2_K:
+      return &kQ2_K;
+    case GgufType::kQ3_K:
+      return &kQ3_K;
+    case GgufType::kQ4_K:
+      return &kQ4_K;
+    case GgufType::kQ5_K:
+      return &kQ5_K;
+    case GgufType::kQ6_K:
+      return &kQ6_K;
+    case GgufType::kIQ4_NL:
+      return &kIQ4_NL;
+    case GgufType::kIQ4_XS:
+      return &kIQ4_XS;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool IsGgufBlockType(int32_t type) {
+  return FindTraits(static_cast<GgufType>(type)) != nullptr;
+}
+
+const GgufTraits& TraitsOf(GgufType type) {
+  const GgufTraits* traits = FindTraits(type);
+  if (traits == nullptr)
+    Throw(Code::kUnsupported, "GGUF tensor type ", static_cast<int32_t>(type), " is not supported");
+  return *traits;
+}
+
+GgufScales GgufScalesOf(GgufType type, const std::byte* block) {
+  GgufScales s;
+  const uint8_t* b = Bytes(block);
+  switch (type) {
+    case GgufType::kQ4_0:
+    case GgufType::kQ5_0:
+    case GgufType::kQ8_0:
+    case GgufType::kIQ4_NL:
+      s.d = Load16(block);
+      break;
+    case GgufType::kQ4_1:
+    case GgufType::kQ5_1:
+      s.d = Load16(block);
+      s.dmin = Load16(block + 2);
+      break;
+    case GgufType::kQ2_K:
+      for (int j = 0; j < 16; ++j) {
+        s.scale[j] = static_cast<int8_t>(b[j] & 15);
+        s.min[j] = static_cast<uint8_t>(b[j] >> 4);
+      }
+      s.d = Load16(block + 80);
+      s.dmin = Load16(block + 82);
+      break;
+    case GgufType::kQ3_K: {
+      const uint8_t* q = b + 96;
+      for (int j = 0; j < 16; ++j) {
+        const int low = j < 8 ? q[j] & 15 : q[j - 8] >> 4;
+        const int high = q[8 + j % 4] >> (2 * (j / 4)) & 3;
+        s.scale[j] = static_cast<int8_t>((low | high << 4) - 32);
+      }
+      s.d = Load16(block + 108);
+      break;
+    }
+    case GgufType::kQ4_K:
+    case GgufType::kQ5_K:
+      s.d = Load16(block);
+      s.dmin = Load16(block + 2);
+      ScalesOfK4(b + 4, &s);
+      break;
+    case GgufType::kQ6_K:
+      std::memcpy(s.scale, b + 192, 16);
+      s.d = Load16(block + 208);
+      break;
+    case GgufType::kIQ4_XS: {
+      s.d = Load16(block);
+      const int high = Load16(block + 2);
+      for (int j = 0; j < 8; ++j) {
+        const int low = b[4 + j / 2] >> (4 * (j % 2)) & 15;
+        s.scale[j] = static_cast<int8_t>((low | (high >> (2 * j) & 3) << 4) - 32);
+      }
+      break;
+    }
+  }
+  return s;
+}
+
+void GgufCodesOf(GgufType type, const std::byte* block, uint8_t* codes) {
+  const uint8_t* b = Bytes(block);
+  switch (type) {
+    case GgufType::kQ4_0:
+    case GgufType::kIQ4_NL:
+      LowThenHighNibbles(b + 2, 16, codes);
+      break;
+    case GgufType::kQ4_1:
+      LowThenHighNibbles(b + 4, 16, codes);
+      break;
+    case GgufType::kQ5_0:
+      LowThenHighNibbles(b + 6, 16, codes);
+      AddHighBits(Load32(block + 2), codes);
+      break;
+    case GgufType::kQ5_1:
+      LowThenHighNibbles(b + 8, 16, codes);
+      AddHighBits(Load32(block + 4), codes);
+      break;
+    case GgufType::kQ8_0:
+      for (int i = 0; i < 32; ++i) codes[i] = b[2 + i] ^ 0x80;
+      break;
+    case GgufType::kQ2_K:
+      TwoBitFields(b + 16, codes);
+      break;
+    case GgufType::kQ3_K:
+      CodesOfQ3K(b, codes);
+      break;
+    case GgufType::kQ4_K:
+      for (int pair = 0; pair < 4; ++pair) LowThenHighNibbles(b + 16 + pair * 32, 32, codes + pair * 64);
+      break;
+    case GgufType::kQ5_K:
+      CodesOfQ5K(b, codes);
+      break;
+    case GgufType::kQ6_K:
+      CodesOfQ6K(b, codes);
+      break;
+    case GgufType::kIQ4_XS:
+      for (int j = 0; j < 8; ++j) LowThenHighNibbles(b + 8 + j * 16, 16, codes + j * 32);
+      break;
+  }
+}
+
+}  // namespace ullage
