@@ -52,8 +52,9 @@ struct HeadTransformArgs {
   HeadLayout src_layout;
   Array dst;
   HeadLayout dst_layout;
-  /// Row s of batch b is written at row dst_start[b] + s. Null: s.
+  /// Row s of batch b is written at row dst_start[b] + s, or dst_offset + s when dst_start is null.
   const int64_t* dst_start = nullptr;
+  int64_t dst_offset = 0;
 
   ConstArray bias;         ///< [heads * head_size], added to src first; data may be null
   ConstArray norm_weight;  ///< [head_size]; data null: no norm

@@ -144,6 +144,57 @@ HWY_INLINE void WithType(DType dtype, const Fn& fn) {
   }
 }
 
+/// Element i and the following of an array of any type; one well predicted branch per vector.
+HWY_INLINE VF LoadAny(const void* p, DType dtype, int64_t i) {
+  if (dtype == DType::kFloat) return Load<F32>(static_cast<const float*>(p) + i);
+  if (dtype == DType::kFloat16) return Load<F16>(static_cast<const uint16_t*>(p) + i);
+  return Load<BF16>(static_cast<const uint16_t*>(p) + i);
+}
+HWY_INLINE VF LoadAny(const void* p, DType dtype, int64_t i, int64_t n) {
+  if (n >= kLanes) return LoadAny(p, dtype, i);
+  if (dtype == DType::kFloat) return LoadFirst<F32>(static_cast<const float*>(p) + i, n);
+  if (dtype == DType::kFloat16) return LoadFirst<F16>(static_cast<const uint16_t*>(p) + i, n);
+  return LoadFirst<BF16>(static_cast<const uint16_t*>(p) + i, n);
+}
+/// Stores the first n lanes (all when n >= kLanes) from element i on.
+HWY_INLINE void StoreAny(VF v, void* p, DType dtype, int64_t i, int64_t n) {
+  const bool all = n >= kLanes;
+  if (dtype == DType::kFloat) {
+    float* f = static_cast<float*>(p) + i;
+    all ? Store<F32>(v, f) : StoreFirst<F32>(v, f, n);
+  } else if (dtype == DType::kFloat16) {
+    uint16_t* h = static_cast<uint16_t*>(p) + i;
+    all ? Store<F16>(v, h) : StoreFirst<F16>(v, h, n);
+  } else {
+    uint16_t* h = static_cast<uint16_t*>(p) + i;
+    all ? Store<BF16>(v, h) : StoreFirst<BF16>(v, h, n);
+  }
+}
+HWY_INLINE float GetAny(const void* p, DType dtype, int64_t i) {
+  if (dtype == DType::kFloat) return static_cast<const float*>(p)[i];
+  const uint16_t h = static_cast<const uint16_t*>(p)[i];
+  return dtype == DType::kFloat16 ? HalfToFloat(h) : BFloat16ToFloat(h);
+}
+HWY_INLINE void SetAny(void* p, DType dtype, int64_t i, float x) {
+  if (dtype == DType::kFloat) {
+    static_cast<float*>(p)[i] = x;
+  } else {
+    static_cast<uint16_t*>(p)[i] = dtype == DType::kFloat16 ? FloatToHalf(x) : FloatToBFloat16(x);
+  }
+}
+
+/// What storing as E and loading again gives.
+template <class E>
+HWY_INLINE VF RoundTo(VF v) {
+  if constexpr (E::kDType == DType::kFloat) {
+    return v;
+  } else {
+    HWY_ALIGN typename E::T buffer[kLanes];
+    Store<E>(v, buffer);
+    return Load<E>(buffer);
+  }
+}
+
 HWY_INLINE float SumOf(VF v) {
   return hn::GetLane(hn::SumOfLanes(DF(), v));
 }
