@@ -40,6 +40,21 @@ std::string Node::Str(std::string_view key, std::string_view def) const {
   return v ? *v : std::string(def);
 }
 
+std::string_view Node::StrView(std::string_view key, std::string_view def) const {
+  const auto* v = Find<std::string>(key, "a string");
+  return v ? std::string_view(*v) : def;
+}
+
+std::span<const int64_t> Node::IntsView(std::string_view key) const {
+  const auto* v = Find<std::vector<int64_t>>(key, "a list of integers");
+  return v ? std::span<const int64_t>(*v) : std::span<const int64_t>();
+}
+
+std::span<const float> Node::FloatsView(std::string_view key) const {
+  const auto* v = Find<std::vector<float>>(key, "a list of floats");
+  return v ? std::span<const float>(*v) : std::span<const float>();
+}
+
 std::vector<int64_t> Node::Ints(std::string_view key) const {
   const auto* v = Find<std::vector<int64_t>>(key, "a list of integers");
   return v ? *v : std::vector<int64_t>();
@@ -62,8 +77,10 @@ std::shared_ptr<Graph> Node::Subgraph(std::string_view key) const {
 
 ValueId Graph::AddValue(std::string_view wanted, DType dtype) {
   std::string unique(wanted);
-  for (int n = 1; unique.empty() || by_name_.count(unique); ++n)
-    unique = std::string(wanted.empty() ? "value" : wanted) + "_" + std::to_string(n);
+  while (unique.empty() || by_name_.count(unique)) {
+    const std::string base(wanted.empty() ? "value" : wanted);
+    unique = base + "_" + std::to_string(++value_suffixes_[base]);
+  }
   const auto id = static_cast<ValueId>(values_.size());
   by_name_.emplace(unique, id);
   Value v;
@@ -116,6 +133,8 @@ Node& Graph::AddNode(std::string_view domain, std::string_view op, std::string_v
   for (ValueId v : node->outputs) {
     if (v == kNone) continue;
     Value& produced = value(v);
+    if (produced.producer == node->id)
+      Throw(Code::kInvalidModel, "node ", node->name, " produces value ", produced.name, " twice");
     if (produced.producer != kNone || produced.is_input || produced.constant)
       Throw(Code::kInvalidModel, "value ", produced.name, " is produced twice: by node ", node->name,
             " and by ",
@@ -132,6 +151,30 @@ Node& Graph::AddNode(std::string_view domain, std::string_view op, std::string_v
 void Graph::SetCaptures(Node& node, std::vector<ValueId> captures) {
   node.captures = std::move(captures);
   for (ValueId v : node.captures) AddUse(v, node.id);
+  SyncCaptures(node);
+}
+
+void Graph::SyncCaptures(Node& node) {
+  const auto sync = [&](Graph& sub) {
+    for (size_t i = 0; i < node.captures.size() && i < sub.capture_values.size(); ++i) {
+      const Value& outer = value(node.captures[i]);
+      Value& inner = sub.value(sub.capture_values[i]);
+      sub.capture_names[i] = outer.name;
+      inner.dtype = outer.dtype;
+      inner.kind = outer.kind;
+      inner.declared = outer.declared;
+      inner.constant = outer.constant;
+    }
+    for (const auto& n : sub.nodes_)
+      if (n->alive && !n->captures.empty()) sub.SyncCaptures(*n);
+  };
+  for (auto& [key, attribute] : node.attributes) {
+    if (const auto* one = std::get_if<std::shared_ptr<Graph>>(&attribute)) {
+      if (*one) sync(**one);
+    } else if (const auto* many = std::get_if<std::vector<std::shared_ptr<Graph>>>(&attribute)) {
+      for (const auto& sub : *many) sync(*sub);
+    }
+  }
 }
 
 void Graph::AddUse(ValueId v, NodeId node) {
@@ -199,7 +242,9 @@ std::vector<NodeId> Graph::Order() const {
   for (const auto& n : nodes_)
     if (n->alive && waiting[static_cast<size_t>(n->id)] > 0) at = n->id;
   std::vector<NodeId> path;
-  while (std::find(path.begin(), path.end(), at) == path.end()) {
+  std::vector<bool> seen(nodes_.size(), false);
+  while (!seen[static_cast<size_t>(at)]) {
+    seen[static_cast<size_t>(at)] = true;
     path.push_back(at);
     NodeId next = kNone;
     for_each_input(node(at), [&](ValueId v) {
@@ -208,9 +253,11 @@ std::vector<NodeId> Graph::Order() const {
     });
     at = next;
   }
+  constexpr ptrdiff_t kNamed = 20;
   std::string cycle;
-  for (auto it = std::find(path.begin(), path.end(), at); it != path.end(); ++it)
-    cycle += node(*it).name + " <- ";
+  const auto first = std::find(path.begin(), path.end(), at);
+  for (auto it = first; it != path.end() && it - first < kNamed; ++it) cycle += node(*it).name + " <- ";
+  if (path.end() - first > kNamed) cycle += "... <- ";
   Throw(Code::kInvalidModel, "graph ", name, " has a cycle: ", cycle, node(at).name);
 }
 
@@ -231,8 +278,10 @@ void Graph::ReplaceUses(ValueId from, ValueId to) {
     Node& n = node(id);
     for (ValueId& v : n.inputs)
       if (v == from) v = to;
-    if (const auto it = std::find(n.captures.begin(), n.captures.end(), from); it != n.captures.end())
+    if (const auto it = std::find(n.captures.begin(), n.captures.end(), from); it != n.captures.end()) {
       *it = to;
+      SyncCaptures(n);
+    }
     value(to).consumers.push_back(id);
   }
   value(from).consumers.clear();

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -41,7 +42,7 @@ struct DeclaredDim {
 };
 using DeclaredShape = std::vector<DeclaredDim>;
 
-enum class TypeKind { kTensor, kSequence, kOptional };
+enum class TypeKind { kTensor, kSequence, kOptional, kMap };
 
 struct Value {
   std::string name;  ///< unique within its graph
@@ -85,6 +86,10 @@ struct Node {
   std::string Str(std::string_view key, std::string_view def) const;
   std::vector<int64_t> Ints(std::string_view key) const;  ///< empty when absent
   std::vector<float> Floats(std::string_view key) const;
+  /// As the functions above, without a copy: valid as long as the attribute is.
+  std::string_view StrView(std::string_view key, std::string_view def) const;
+  std::span<const int64_t> IntsView(std::string_view key) const;
+  std::span<const float> FloatsView(std::string_view key) const;
   ConstantPtr Tensor(std::string_view key) const;               ///< null when absent
   std::shared_ptr<Graph> Subgraph(std::string_view key) const;  ///< null when absent
   /// As Int(), but an absent attribute throws kInvalidModel.
@@ -107,7 +112,9 @@ class Graph {
   std::string name;
   std::vector<ValueId> inputs;  ///< in the model's order; initializers that are listed as inputs are left out
   std::vector<ValueId> outputs;  ///< in the model's order
-  /// Sub-graphs only: capture_values[i] is the value in here that stands for captures[i] of the owning node.
+  /// Sub-graphs only: capture_values[i] is the value in here that stands for captures[i] of the owning node;
+  /// so all sub-graphs of a node list the same captures, read or not. A captured constant shows as the
+  /// constant of the value in here, too.
   std::vector<ValueId> capture_values;
   std::vector<std::string> capture_names;          ///< names in the outer graph, parallel to capture_values
   std::map<std::string, int, std::less<>> opsets;  ///< domain -> version
@@ -126,6 +133,9 @@ class Graph {
                 std::vector<ValueId> inputs, std::vector<ValueId> outputs);
   /// Registers captured outer values of a node with sub-graphs (once, after its sub-graphs are complete).
   void SetCaptures(Node& node, std::vector<ValueId> captures);
+  /// Brings what the sub-graphs of a node know of captured values (name, type, constant) up to date, all
+  /// levels down. Needed only where such a property of a captured value was changed directly.
+  void SyncCaptures(Node& node);
 
   // -- reading --
   size_t value_count() const { return values_.size(); }
@@ -160,6 +170,7 @@ class Graph {
   std::vector<Value> values_;
   std::vector<std::unique_ptr<Node>> nodes_;  // stable addresses
   std::map<std::string, ValueId, std::less<>> by_name_;
+  std::map<std::string, int, std::less<>> value_suffixes_;  // last number appended to a wanted name
   std::map<std::string, int, std::less<>> node_names_;
 };
 

@@ -31,14 +31,25 @@ void Verify(const Graph& graph) {
         fail("value ", graph.value(v).name, " has two producers");
       producer[static_cast<size_t>(v)] = n.id;
     }
+    const auto verify_sub = [&](const std::string& key, const Graph* sub) {
+      if (!sub) fail("node ", n.name, ": attribute ", key, " is an empty sub-graph");
+      if (sub->capture_names.size() != n.captures.size() || sub->capture_values.size() != n.captures.size())
+        fail("node ", n.name, ": sub-graph ", key, " lists ", sub->capture_names.size(),
+             " captures; the node has ", n.captures.size());
+      for (size_t c = 0; c < n.captures.size(); ++c) {
+        if (sub->capture_names[c] != graph.value(n.captures[c]).name)
+          fail("node ", n.name, ": sub-graph ", key, " reads ", sub->capture_names[c],
+               ", which is not captured in that place");
+        const ValueId inner = sub->capture_values[c];
+        if (inner < 0 || static_cast<size_t>(inner) >= sub->value_count() || !sub->value(inner).is_input)
+          fail("node ", n.name, ": sub-graph ", key, " has no value for the capture ", sub->capture_names[c]);
+      }
+      Verify(*sub);
+    };
     for (const auto& [key, attribute] : n.attributes) {
-      const auto* sub = std::get_if<std::shared_ptr<Graph>>(&attribute);
-      if (!sub) continue;
-      for (const auto& captured : (*sub)->capture_names)
-        if (std::none_of(n.captures.begin(), n.captures.end(),
-                         [&](ValueId v) { return graph.value(v).name == captured; }))
-          fail("node ", n.name, ": sub-graph ", key, " reads ", captured, ", which is not captured");
-      Verify(**sub);
+      if (const auto* one = std::get_if<std::shared_ptr<Graph>>(&attribute)) verify_sub(key, one->get());
+      if (const auto* many = std::get_if<std::vector<std::shared_ptr<Graph>>>(&attribute))
+        for (const auto& sub : *many) verify_sub(key, sub.get());
     }
   }
   for (size_t i = 0; i < graph.value_count(); ++i) {

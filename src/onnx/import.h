@@ -28,7 +28,7 @@ struct ImportOptions {
   bool keep_default_inputs = false;
   /// Answers whether (domain, op, version) has kernels of its own, so that a model-local function of that
   /// name is left as one node. Empty: no function is known, all are inlined.
-  std::function<bool(std::string_view domain, std::string_view op, int version)> is_known;
+  std::function<bool(std::string_view domain, std::string_view op, int version)> is_known = {};
   /// Limit of the nodes that inlining may add, against functions that call one another exponentially.
   size_t max_inlined_nodes = 200'000;
 };
