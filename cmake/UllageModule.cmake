@@ -1,10 +1,13 @@
-# ullage_module(NAME [DEPS target…] [PRIVATE_DEPS target…])
+# ullage_module(NAME [DEPS target…] [PRIVATE_DEPS target…] [TEST_DEPS target…] [EXCLUDE regex])
 #   A static library ullage_NAME from every .cc file under the current folder that is no test, and, where there are
 #   *_test.cc files, a test program NAME_test, run by CTest. Extra compile options for single files are set by the
 #   caller with set_source_files_properties.
 function(ullage_module name)
-  cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS;TEST_DEPS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
+  endif()
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_main|_bench)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")

@@ -77,10 +77,6 @@ class KernelContext {
   /// Block `index` of PlanPrepack().
   virtual const std::byte* prepacked(int index) const = 0;
   virtual ThreadTeam& threads() = 0;
-  /// Runs a sub-graph of the node (If, Loop, Scan): body attribute name, inputs by body input order; outputs
-  /// are written to the given views, whose shapes are set.
-  virtual void RunBody(std::string_view attribute, std::span<const TensorView> inputs,
-                       std::span<TensorView> outputs) = 0;
 };
 
 class Kernel {

@@ -1,0 +1,132 @@
+/// Rows of quantised tables: ullage:BlockGather, com.microsoft:GatherBlockQuantized (gather_axis 0).
+#include <algorithm>
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "core/half.h"
+#include "providers/cpu/kernels/block_weight.h"
+#include "providers/cpu/kernels/families.h"
+
+namespace ullage::cpu {
+namespace {
+
+using kernels::Kernel;
+using kernels::KernelContext;
+using kernels::KernelInfo;
+
+int64_t IndexAt(const TensorView& v, int64_t i) {
+  return v.dtype == DType::kInt64 ? v.as<int64_t>()[i] : v.as<int32_t>()[i];
+}
+
+/// One row per index, dequantised. A negative index counts from the end; an index outside gives zeros
+/// (GatherBlockQuantized) or an error (BlockGather).
+class BlockLookupKernel final : public Kernel {
+ public:
+  explicit BlockLookupKernel(const KernelInfo& info) {
+    const graph::Node& n = info.node;
+    weight_.data = info.constant(0);
+    if (!weight_.data) info.Unsupported("the table must be a constant");
+    const Shape& shape = weight_.data->shape;
+    if (n.op == "BlockGather") {
+      weight_.format = "ggml";
+      if (shape.rank() != 2) info.Unsupported("a table of rank ", shape.rank());
+      weight_.n = shape[0];
+      weight_.k = shape[1];
+      strict_ = true;
+    } else {
+      const int64_t bits = n.Int("bits", 4);
+      const int rank = shape.rank();
+      int64_t gather = n.Int("gather_axis", 0), axis = n.Int("quantize_axis", 1);
+      if (gather < 0) gather += rank;
+      if (axis < 0) axis += rank;
+      if (rank < 2 || gather != 0 || axis != rank - 1)
+        info.Unsupported("gather_axis ", gather, " with quantize_axis ", axis, " for data of rank ", rank);
+      weight_.scales = info.constant(2);
+      weight_.zero_points = info.constant(3);
+      if (!weight_.scales || (n.has_input(3) && !weight_.zero_points))
+        info.Unsupported("scales and zero points must be constants");
+      weight_.block_size = n.Int("block_size", 128);
+      const bool packed_bytes = weight_.data->dtype == DType::kUInt8 && bits < 8;
+      const int64_t columns = shape.at(-1) * (packed_bytes ? 8 / bits : 1);
+      weight_.n = shape.elements(0, rank - 1);
+      rows_per_index_ = shape.elements(1, rank - 1);
+      weight_.k = columns;
+      weight_.bits = bits;
+      if (weight_.data->dtype == DType::kUInt8) {
+        // Codes of a row lie densely, low bits first: MatMulNBits' layout when blocks divide the row.
+        if (columns % weight_.block_size != 0 && columns > weight_.block_size)
+          info.Unsupported("rows of ", columns, " columns with blocks of ", weight_.block_size);
+        weight_.format = "nbits";
+        if (columns < weight_.block_size) weight_.block_size = columns;
+      } else {
+        weight_.format = "qdq_nk";
+      }
+    }
+    format_ = weight_.block_format();
+  }
+
+  void DeclareWorkspaceRequirements(const kernels::WorkspaceShapes& shapes,
+                                    std::vector<memory::WorkspaceRequirement>& needs) const override {
+    if (shapes.outputs[0].dtype != DType::kFloat)
+      needs.push_back({static_cast<size_t>(shapes.threads) * static_cast<size_t>(weight_.k) * 4, 0, 64});
+  }
+
+  void Compute(KernelContext& context) const override {
+    const TensorView& indices = *context.input(1);
+    TensorView& out = *context.output(0);
+    const BlockWeightView view = weight_.view();
+    const int64_t count = indices.shape.elements(), rows = weight_.n / rows_per_index_, k = weight_.k;
+    auto* scratch = static_cast<float*>(context.GetPreallocatedWorkspace(0));
+    if (strict_)
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t index = IndexAt(indices, i);
+        if (index < -rows || index >= rows)
+          Throw(Code::kInvalidInput, "index ", index, " is outside of a table of ", rows, " rows");
+      }
+    context.threads().Run(count, [&](int64_t i, int worker) {
+      int64_t index = IndexAt(indices, i);
+      if (index < 0) index += rows;
+      for (int64_t r = 0; r < rows_per_index_; ++r) {
+        const int64_t at = (i * rows_per_index_ + r) * k;
+        float* row = out.dtype == DType::kFloat ? out.as<float>() + at : scratch + worker * k;
+        if (index < 0 || index >= rows) {
+          std::fill(row, row + k, 0.0f);
+        } else {
+          DequantizeRow(view, index * rows_per_index_ + r, row);
+        }
+        if (out.dtype == DType::kFloat16)
+          for (int64_t c = 0; c < k; ++c) out.as<uint16_t>()[at + c] = FloatToHalf(row[c]);
+        else if (out.dtype == DType::kBFloat16)
+          for (int64_t c = 0; c < k; ++c) out.as<uint16_t>()[at + c] = FloatToBFloat16(row[c]);
+      }
+    });
+  }
+
+ private:
+  WeightSpec weight_;
+  BlockFormat format_;
+  int64_t rows_per_index_ = 1;
+  bool strict_ = false;
+};
+
+std::unique_ptr<Kernel> Create(const KernelInfo& info) {
+  return std::make_unique<BlockLookupKernel>(info);
+}
+
+}  // namespace
+
+void RegisterBlockLookup(kernels::Registry& registry) {
+  for (auto [domain, op] :
+       {std::pair<std::string_view, std::string_view>{graph::kUllageDomain, "BlockGather"},
+        {graph::kMsDomain, "GatherBlockQuantized"}}) {
+    kernels::KernelDef def;
+    def.domain = domain;
+    def.op = op;
+    def.types = {kernels::TypeSet{DType::kUInt8, DType::kInt8, DType::kUInt4, DType::kInt4},
+                 kernels::TypeSet{DType::kInt32, DType::kInt64}};
+    def.create = Create;
+    registry.Add(std::move(def));
+  }
+}
+
+}  // namespace ullage::cpu

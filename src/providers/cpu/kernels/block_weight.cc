@@ -1,0 +1,73 @@
+#include "providers/cpu/kernels/block_weight.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/checked.h"
+#include "core/error.h"
+
+namespace ullage::cpu {
+namespace {
+
+struct GgmlName {
+  std::string_view name;
+  GgufType type;
+};
+constexpr GgmlName kGgmlNames[] = {
+    {"q4_0", GgufType::kQ4_0}, {"q4_1", GgufType::kQ4_1},     {"q5_0", GgufType::kQ5_0},
+    {"q5_1", GgufType::kQ5_1}, {"q8_0", GgufType::kQ8_0},     {"q2_k", GgufType::kQ2_K},
+    {"q3_k", GgufType::kQ3_K}, {"q4_k", GgufType::kQ4_K},     {"q5_k", GgufType::kQ5_K},
+    {"q6_k", GgufType::kQ6_K}, {"iq4_nl", GgufType::kIQ4_NL}, {"iq4_xs", GgufType::kIQ4_XS},
+};
+
+}  // namespace
+
+BlockFormat WeightSpec::block_format() const {
+  BlockFormat f;
+  if (format == "ggml") {
+    for (const auto& [name, type] : kGgmlNames)
+      if (name == data->block_type) f = BlockFormat::Gguf(type);
+    if (f.kind != BlockKind::kGguf) Throw(Code::kUnsupported, "block type ", data->block_type);
+  } else if (format == "nbits") {
+    const ZeroPoint zp = !zero_points ? ZeroPoint::kMiddle
+                         : zero_points->dtype == DType::kUInt8 || zero_points->dtype == DType::kInt8
+                             ? ZeroPoint::kPacked
+                             : ZeroPoint::kFloat;
+    f = BlockFormat::NBits(static_cast<int>(bits), block_size, scales->dtype, zp);
+  } else if (format == "qdq_nk" || format == "qdq_kn") {
+    f = BlockFormat::Qdq(data->dtype, format == "qdq_kn", block_size, scales->dtype, zero_points != nullptr);
+    f.per_tensor = block_size == 0 && scales->elements() == 1;
+  } else {
+    Throw(Code::kUnsupported, "weight format ", format);
+  }
+  const auto check = [](const char* what, size_t found, size_t expected) {
+    if (found < expected)
+      Throw(Code::kInvalidModel, "the ", what, " of a weight have ", found, " bytes, expected ", expected);
+  };
+  check("data", data->size_bytes, f.DataBytes(n, k));
+  if (scales) check("scales", scales->size_bytes, f.ScaleBytes(n, k));
+  if (zero_points) check("zero points", zero_points->size_bytes, f.ZeroPointBytes(n, k));
+  return f;
+}
+
+BlockWeightView WeightSpec::view() const {
+  BlockWeightView v;
+  v.format = block_format();
+  v.n = n;
+  v.k = k;
+  v.data = data->data();
+  if (scales) v.scales = scales->data();
+  if (zero_points) v.zero_points = zero_points->data();
+  if (g_idx) v.g_idx = g_idx->data();
+  return v;
+}
+
+void ReleasePages(const graph::Constant& constant) {
+  if (constant.file.empty() || !constant.bytes) return;
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = AlignUp(reinterpret_cast<uintptr_t>(constant.bytes), page);
+  const auto last = (reinterpret_cast<uintptr_t>(constant.bytes) + constant.size_bytes) / page * page;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
+}  // namespace ullage::cpu

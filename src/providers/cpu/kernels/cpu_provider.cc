@@ -1,0 +1,46 @@
+/// The host as a provider; the page that lists its kernel families.
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "providers/cpu/kernels/families.h"
+#include "providers/provider.h"
+
+namespace ullage::providers {
+namespace {
+
+class Cpu final : public Provider {
+ public:
+  Cpu() {
+    cpu::RegisterLinear(registry_);
+    cpu::RegisterMatMul(registry_);
+    cpu::RegisterNorm(registry_);
+    cpu::RegisterBlockLookup(registry_);
+    cpu::RegisterGatedActivation(registry_);
+  }
+  std::string_view name() const override { return "cpu"; }
+  std::vector<DeviceInfo> devices() const override {
+    DeviceInfo d;
+    d.name = "cpu";
+    d.provider = "cpu";
+    d.description = "host";
+    struct sysinfo info = {};
+    if (sysinfo(&info) == 0) {
+      d.capacity_bytes = static_cast<int64_t>(info.totalram) * info.mem_unit;
+      d.free_bytes = static_cast<int64_t>(info.freeram + info.bufferram) * info.mem_unit;
+    }
+    return {d};
+  }
+  const kernels::Registry& registry() const override { return registry_; }
+
+ private:
+  kernels::Registry registry_;
+};
+
+}  // namespace
+
+const Provider& CpuProvider() {
+  static const Cpu cpu;
+  return cpu;
+}
+
+}  // namespace ullage::providers

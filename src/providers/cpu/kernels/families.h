@@ -1,0 +1,15 @@
+/// The kernel families of the host; each adds its definitions to the registry. cpu_provider.cc is the page
+/// that lists them.
+#pragma once
+
+#include "kernels/registry.h"
+
+namespace ullage::cpu {
+
+void RegisterLinear(kernels::Registry& registry);
+void RegisterMatMul(kernels::Registry& registry);
+void RegisterNorm(kernels::Registry& registry);
+void RegisterBlockLookup(kernels::Registry& registry);
+void RegisterGatedActivation(kernels::Registry& registry);
+
+}  // namespace ullage::cpu

@@ -1,0 +1,83 @@
+#include "session/frame.h"
+
+#include "core/error.h"
+
+namespace ullage::session {
+
+using graph::kNone;
+using graph::ValueId;
+
+Frame::Frame(const Program& program) : program_(&program) {
+  const graph::Graph& graph = program.graph();
+  const size_t n = graph.value_count();
+  values_.resize(n);
+  shapes_.assign(n, ops::BoundedShape::Scalar());
+  external_.assign(n, 0);
+  versions_.assign(n, 1);
+  stamps_.assign(program.steps().size(), 0);
+  for (size_t i = 0; i < n; ++i) {
+    const auto* constant = graph.ConstantOf(static_cast<ValueId>(i));
+    if (!constant) continue;
+    values_[i].dtype = constant->dtype;
+    values_[i].shape = constant->shape;
+    values_[i].data = const_cast<std::byte*>(constant->bytes);
+    shapes_[i] = ops::BoundedShape::Of(constant->shape);
+  }
+  bodies_.resize(program.steps().size());
+  for (size_t s = 0; s < program.steps().size(); ++s)
+    for (const auto& body : program.steps()[s].bodies)
+      bodies_[s].push_back(std::make_unique<Frame>(*body.second));
+}
+
+Frame::~Frame() = default;
+
+void Frame::Bind(const Plan& plan, std::byte* arena) {
+  if (plan_ == &plan && arena_ == arena) return;
+  plan_ = &plan;
+  arena_ = arena;
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const auto v = static_cast<ValueId>(i);
+    const Place place = program_->place(v);
+    if (place == Place::kConstant || place == Place::kInput) continue;
+    values_[i].dtype = plan.dtypes[i];
+    if (external_[i]) continue;
+    values_[i].data = plan.offsets[i] == Plan::kNoOffset ? nullptr : arena + plan.offsets[i];
+  }
+  for (auto& stamp : stamps_) stamp = 0;
+  for (size_t s = 0; s < bodies_.size(); ++s)
+    for (size_t b = 0; b < bodies_[s].size(); ++b)
+      if (plan.bodies[s][b]) bodies_[s][b]->Bind(*plan.bodies[s][b], arena);
+}
+
+void Frame::SetShape(ValueId v, const Shape& shape) {
+  TensorView& view = value(v);
+  if (view.shape == shape) return;
+  view.shape = shape;
+  shapes_[static_cast<size_t>(v)] = ops::BoundedShape::Of(shape);
+  ++versions_[static_cast<size_t>(v)];
+}
+
+void Frame::SetExternal(ValueId v, const TensorView& view) {
+  TensorView& mine = value(v);
+  SetShape(v, view.shape);
+  mine = view;
+  external_[static_cast<size_t>(v)] = 1;
+}
+
+void Frame::ClearExternal(ValueId v) {
+  external_[static_cast<size_t>(v)] = 0;
+  TensorView& mine = value(v);
+  mine.capacity = 0;
+  mine.data = plan_ && plan_->offsets[static_cast<size_t>(v)] != Plan::kNoOffset
+                  ? arena_ + plan_->offsets[static_cast<size_t>(v)]
+                  : nullptr;
+}
+
+void Frame::ReleaseDynamic() {
+  for (auto& d : dynamic_) value(d.value).data = nullptr;
+  dynamic_.clear();
+  for (auto& step : bodies_)
+    for (auto& body : step) body->ReleaseDynamic();
+}
+
+}  // namespace ullage::session

@@ -1,0 +1,261 @@
+/// The life of a session, from graph to reserved memory.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "providers/provider.h"
+#include "session/report.h"
+#include "session/session.h"
+
+namespace ullage::session {
+
+using graph::kNone;
+using graph::ValueId;
+
+struct Initializer {
+  Session& s;
+
+  void Optimize();
+  void BoundShapes();
+  void CreateProgram();
+  void BindStates();
+  void PlanWeights();
+  void PlanMemory();
+  void CheckLimit();
+  void Reserve();
+  void Prepack();
+
+  /// All living programs' steps, bodies included.
+  template <class Fn>
+  void EachStep(Program& program, const Fn& fn) {
+    program.ForEachStep([&](auto&& p, auto&& step) { fn(p, step); });
+  }
+};
+
+std::unique_ptr<Session> Session::Create(SessionSpec spec) {
+  const auto start = std::chrono::steady_clock::now();
+  std::unique_ptr<Session> session(new Session);
+  session->spec_ = std::move(spec);
+  Initializer init{*session};
+  init.Optimize();       // level-1 passes
+  init.BoundShapes();    // every value gets a bounded shape, per profile
+  init.CreateProgram();  // kernels
+  init.BindStates();     // caches: shared or copied
+  init.PlanWeights();    // what is prepacked, what stays mapped
+  init.PlanMemory();     // offsets for activations and workspaces, judged
+  init.CheckLimit();     // does it fit?
+  if (!session->spec_.plan_only) {
+    init.Reserve();  // one region each for weights, caches and execution
+    init.Prepack();  // weights into the layout that kernels read
+  }
+  session->load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return session;
+}
+
+void Initializer::Optimize() {
+  graph::Graph& graph = *s.spec_.graph;
+  for (ValueId v : graph.outputs) s.output_names_.push_back(graph.value(v).name);
+  s.threads_ = s.spec_.threads > 0 ? s.spec_.threads
+                                   : static_cast<int>(s.spec_.options.Int("session.intra_op_num_threads"));
+  if (s.threads_ <= 0) s.threads_ = UsableCores();
+  transforms::PassOptions options;
+  const std::string disabled = s.spec_.options.Str("session.disabled_passes");
+  for (size_t at = 0; at < disabled.size();) {
+    const size_t comma = std::min(disabled.find(',', at), disabled.size());
+    if (comma > at) options.disabled.insert(disabled.substr(at, comma - at));
+    at = comma + 1;
+  }
+  options.last_token_output = s.spec_.last_token_output;
+  options.evaluate = EvaluateNode;
+  s.passes_ = transforms::RunPipeline(graph, options);
+}
+
+void Initializer::BoundShapes() {
+  const graph::Graph& graph = *s.spec_.graph;
+  std::vector<const shapes::GraphFacts*> all;
+  for (const ProfileSpec& spec : s.spec_.profiles) {
+    Session::Profile p;
+    p.name = spec.name;
+    p.symbols = std::make_unique<ops::SymbolTable>();
+    p.inputs = spec.facts(graph, *p.symbols);
+    p.facts = shapes::Propagate(graph, p.inputs, {}, *p.symbols);
+    s.profiles_.push_back(std::move(p));
+  }
+  for (const auto& p : s.profiles_) all.push_back(&p.facts);
+  s.facts_ = UnionFacts(all);
+}
+
+void Initializer::CreateProgram() {
+  s.program_ = Program::Build(*s.spec_.graph, s.facts_, providers::CpuProvider().registry(), s.threads_);
+}
+
+void Initializer::BindStates() {
+  const graph::Graph& graph = *s.spec_.graph;
+  int64_t offset = 0;
+  for (const StateSpec& spec : s.spec_.states) {
+    Session::State state;
+    state.spec = spec;
+    state.input_index = s.InputIndex(spec.input);
+    state.output_index = s.OutputIndex(spec.output);
+    state.input = graph.inputs[state.input_index];
+    state.output = graph.outputs[state.output_index];
+    state.dtype = graph.value(state.input).dtype;
+    const auto [w, o] = s.program_->WriterOf(state.output);
+    if (w >= 0 && s.program_->AcceptsCache(state.input)) {
+      const Step& writer = s.program_->steps()[static_cast<size_t>(w)];
+      if (writer.def)
+        for (const auto& [i, out] : writer.def->cache_pairs)
+          state.shared = state.shared || (out == o && static_cast<size_t>(i) < writer.inputs.size() &&
+                                          writer.inputs[static_cast<size_t>(i)] == state.input);
+    }
+    state.bytes = static_cast<int64_t>(BytesOf(state.dtype, spec.max_shape.elements()));
+    state.offset = offset;
+    offset = AlignUp<int64_t>(CheckedAdd(offset, state.bytes, "cache size"), 64);
+    if (!state.shared) {
+      state.offset_other = offset;
+      offset = AlignUp<int64_t>(CheckedAdd(offset, state.bytes, "cache size"), 64);
+    }
+    s.states_.push_back(std::move(state));
+  }
+  s.kv_bytes_ = offset;
+}
+
+void Initializer::PlanWeights() {
+  // Which constants are still read once their prepacked form exists?
+  using Key = std::pair<const void*, std::string>;
+  const auto key_of = [](const graph::Constant& c) -> Key {
+    if (c.bytes) return {c.bytes, ""};
+    return {nullptr, c.file + "@" + std::to_string(c.file_offset)};
+  };
+  std::map<Key, std::pair<std::string, int64_t>> read;  // constants that stay
+  std::map<std::string, int> shared;
+  int64_t offset = 0;
+  EachStep(*s.program_, [&](Program& program, Step& step) {
+    const graph::Graph& graph = program.graph();
+    std::set<int> replaced;
+    if (step.kernel) {
+      const auto wanted = step.kernel->PlanPrepack();
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        const auto& w = wanted[i];
+        replaced.insert(w.replaces.begin(), w.replaces.end());
+        std::string key;
+        if (!w.share_key.empty()) {
+          key = w.share_key;
+          for (int input : w.replaces)
+            if (const auto* c = graph.ConstantOf(step.inputs[static_cast<size_t>(input)])) {
+              const Key k = key_of(*c);
+              key += StrCat("|", k.first, k.second);
+            }
+          if (const auto it = shared.find(key); it != shared.end()) {
+            step.prepacked.push_back(it->second);
+            continue;
+          }
+          shared[key] = static_cast<int>(s.blocks_.size());
+        }
+        Session::Block block;
+        block.bytes = w.bytes;
+        block.alignment = std::max<size_t>(w.alignment, 64);
+        offset = AlignUp<int64_t>(offset, static_cast<int64_t>(block.alignment));
+        block.offset = offset;
+        offset = CheckedAdd(offset, static_cast<int64_t>(w.bytes), "prepacked size");
+        block.name = graph.node(step.node).name;
+        block.step = &step;
+        block.index = static_cast<int>(i);
+        step.prepacked.push_back(static_cast<int>(s.blocks_.size()));
+        s.blocks_.push_back(block);
+      }
+    }
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      if (step.inputs[i] == kNone || replaced.count(static_cast<int>(i))) continue;
+      if (const auto* c = graph.ConstantOf(step.inputs[i]))
+        read[key_of(*c)] = {graph.value(step.inputs[i]).name, static_cast<int64_t>(c->size_bytes)};
+    }
+    for (ValueId v : graph.node(step.node).captures)
+      if (const auto* c = graph.ConstantOf(v))
+        read[key_of(*c)] = {graph.value(v).name, static_cast<int64_t>(c->size_bytes)};
+  });
+  s.prepacked_bytes_ = offset;
+  for (const auto& [key, what] : read) s.weights_.push_back({memory::Tag::kWeights, what.first, what.second});
+}
+
+void Initializer::PlanMemory() {
+  const graph::Graph& graph = *s.spec_.graph;
+  std::vector<ValueId> external;
+  for (const auto& state : s.states_) external.push_back(state.output);
+  s.pre_allocated_ = s.spec_.options.Bool("session.pre_allocate_execution_buffers");
+  int64_t workspace = 0;
+  for (auto& p : s.profiles_) {
+    p.plan = MakePlan(*s.program_, p.facts, external, s.threads_);
+    s.arena_bytes_ = std::max(s.arena_bytes_, p.plan->arena_bytes);
+    s.device_.lower_bound_bytes = std::max(s.device_.lower_bound_bytes, p.plan->lower_bound);
+    workspace = std::max(workspace, p.plan->workspace_peak);
+    if (!p.plan->unbounded.empty() && (s.pre_allocated_ || s.spec_.plan_only)) {
+      std::string names, list;
+      for (const auto& u : p.plan->unbounded) {
+        names += (names.empty() ? "" : ", ") + u;
+        list += (list.empty() ? "\"" : ",\"") + JsonEscape(u) + "\"";
+      }
+      throw Error(Code::kUnsupported,
+                  StrCat("nothing bounds the size of ", names,
+                         "; bound the inputs with --shape, --context or "
+                         "session.max_shape_override"),
+                  "{\"unbounded\":[" + list + "]}");
+    }
+  }
+  auto& tags = s.device_.tags;
+  for (const auto& w : s.weights_) tags.Add(memory::Tag::kWeights, w.bytes);
+  tags.Add(memory::Tag::kPrepacked, s.prepacked_bytes_);
+  tags.Add(memory::Tag::kKv, s.kv_bytes_);
+  workspace = std::min(workspace, s.arena_bytes_);
+  tags.Add(memory::Tag::kWorkspace, workspace);
+  tags.Add(memory::Tag::kActivations, s.arena_bytes_ - workspace);
+  for (const auto& e : s.spec_.extra) tags.Add(e.tag, e.bytes);
+  s.device_.lower_bound_bytes += tags.Sum() - s.arena_bytes_;
+  s.device_.limit_bytes = s.spec_.cpu_limit;
+  s.device_.nodes = static_cast<int64_t>(graph.LiveNodes());
+  s.device_.exact = s.device_.nodes;
+}
+
+void Initializer::CheckLimit() {
+  if (!s.device_.limit_bytes || s.device_.tags.Sum() <= *s.device_.limit_bytes) return;
+  if (s.spec_.plan_only) return;  // the plan reports it
+  ThrowDoesNotFit(s, {});
+}
+
+void Initializer::Reserve() {
+  s.allocator_ = std::make_unique<memory::HostAllocator>(s.spec_.cpu_limit, "cpu");
+  memory::RegionOptions options;
+  options.huge_pages = s.spec_.options.Bool("session.use_huge_pages");
+  for (const auto& w : s.weights_) s.allocator_->Charge(w.bytes, memory::Tag::kWeights);
+  options.touch = false;  // prepacking writes it
+  s.prepacked_region_ = memory::HostRegion(static_cast<size_t>(s.prepacked_bytes_), options);
+  s.allocator_->Charge(s.prepacked_bytes_, memory::Tag::kPrepacked);
+  options.touch = s.pre_allocated_;
+  s.kv_region_ = memory::HostRegion(static_cast<size_t>(s.kv_bytes_), options);
+  s.allocator_->Charge(s.kv_bytes_, memory::Tag::kKv);
+  s.arena_region_ = memory::HostRegion(static_cast<size_t>(s.arena_bytes_), options);
+  const int64_t workspace = s.device_.tags[memory::Tag::kWorkspace];
+  int64_t extra = 0;
+  for (const auto& e : s.spec_.extra) extra += e.tag == memory::Tag::kWorkspace ? e.bytes : 0;
+  s.allocator_->Charge(workspace - extra, memory::Tag::kWorkspace);
+  s.allocator_->Charge(s.arena_bytes_ - (workspace - extra), memory::Tag::kActivations);
+  for (const auto& e : s.spec_.extra) s.allocator_->Charge(e.bytes, e.tag);
+}
+
+void Initializer::Prepack() {
+  s.team_ = std::make_unique<ThreadTeam>(s.threads_);
+  for (const auto& block : s.blocks_) {
+    std::byte* out = s.prepacked_region_.data() + block.offset;
+    block.step->kernel->Prepack(block.index, out, *s.team_);
+    s.prepacked_.blocks.push_back(out);
+  }
+  s.frame_ = std::make_unique<Frame>(*s.program_);
+  s.executor_ = std::make_unique<Executor>(*s.team_, s.prepacked_, !s.pre_allocated_);
+  s.ResetStates();
+}
+
+}  // namespace ullage::session

@@ -1,0 +1,52 @@
+/// The memory plan of a program for one profile: an offset for every value, workspace slot and sub-graph.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memory/packing.h"
+#include "memory/workspace.h"
+#include "session/program.h"
+
+namespace ullage::session {
+
+/// Offsets are relative to one arena per session; those of sub-graphs too (their arenas lie inside their
+/// node's step). A plan is data: it holds no pointers, and memory::RequireSound has judged it.
+struct Plan {
+  static constexpr int64_t kNoOffset = -1;
+  /// By value: offset in the arena, or kNoOffset (not planned: constant, input, view, or unbounded).
+  std::vector<int64_t> offsets;
+  /// By value: bytes planned.
+  std::vector<int64_t> bytes;
+  /// By value: type, as proved.
+  std::vector<DType> dtypes;
+  memory::WorkspacePattern workspace;  ///< key: (step index, slot)
+  int64_t workspace_shift = 0;         ///< added to the pattern's offsets (sub-graphs)
+  /// By step, by body: the plan of the sub-graph, with offsets already shifted into this arena.
+  std::vector<std::vector<std::unique_ptr<Plan>>> bodies;
+
+  int64_t arena_bytes = 0;
+  int64_t lower_bound = 0;
+  int64_t workspace_peak = 0;
+  /// Names of values whose size nothing bounds, with the node that makes them.
+  std::vector<std::string> unbounded;
+
+  /// The buffers as they were packed, for reports: name, bytes, life in steps.
+  struct Item {
+    std::string name;
+    std::string tag;
+    int64_t offset = 0;
+    int64_t bytes = 0;
+    int64_t first = 0;
+    int64_t last = 0;
+  };
+  std::vector<Item> items;
+};
+
+/// `external`: values whose memory is given from outside (bound states and outputs), so not planned.
+std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts& facts,
+                               const std::vector<graph::ValueId>& external, int threads);
+
+}  // namespace ullage::session

@@ -1,0 +1,116 @@
+#include "session/run_shapes.h"
+
+#include <cstring>
+
+#include "core/half.h"
+
+namespace ullage::session {
+namespace {
+
+const ops::BoundedShape kNothing;
+
+template <class T>
+T Load(const void* data, int64_t i) {
+  T v;
+  std::memcpy(&v, static_cast<const char*>(data) + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+  return v;
+}
+
+}  // namespace
+
+int64_t IntAt(const TensorView& view, int64_t i) {
+  switch (view.dtype) {
+    case DType::kInt64:
+      return Load<int64_t>(view.data, i);
+    case DType::kInt32:
+      return Load<int32_t>(view.data, i);
+    case DType::kInt16:
+      return Load<int16_t>(view.data, i);
+    case DType::kInt8:
+      return Load<int8_t>(view.data, i);
+    case DType::kUInt8:
+    case DType::kBool:
+      return Load<uint8_t>(view.data, i);
+    case DType::kUInt16:
+      return Load<uint16_t>(view.data, i);
+    case DType::kUInt32:
+      return Load<uint32_t>(view.data, i);
+    case DType::kUInt64:
+      return static_cast<int64_t>(Load<uint64_t>(view.data, i));
+    default:
+      Throw(Code::kRuntime, "expected an integer tensor, found ", NameOf(view.dtype));
+  }
+}
+
+const TensorView* RunShapeContext::view(int i) const {
+  return i >= 0 && static_cast<size_t>(i) < inputs_.size() ? inputs_[static_cast<size_t>(i)].view : nullptr;
+}
+
+const ops::BoundedShape& RunShapeContext::shape(int i) const {
+  return view(i) ? *inputs_[static_cast<size_t>(i)].shape : kNothing;
+}
+
+DType RunShapeContext::dtype(int i) const {
+  return view(i) ? view(i)->dtype : DType::kUndefined;
+}
+
+const ops::BoundedValues* RunShapeContext::values(int i) const {
+  const TensorView* v = view(i);
+  if (!v || !v->data || (!IsInteger(v->dtype) && v->dtype != DType::kBool)) return nullptr;
+  const int64_t n = v->shape.elements();
+  if (n > ops::BoundedValues::kMax) return nullptr;
+  for (size_t s = 0; s < used_; ++s)
+    if (slot_input_[s] == i) return &slots_.slots[s];
+  if (used_ == slots_.slots.size()) return nullptr;
+  slot_input_[used_] = i;
+  ops::BoundedValues& out = slots_.slots[used_++];
+  out.count = static_cast<int>(n);
+  for (int64_t k = 0; k < n; ++k) out.v[static_cast<size_t>(k)] = ops::Bound::Exactly(IntAt(*v, k));
+  return &out;
+}
+
+const graph::Constant* RunShapeContext::constant(int i) const {
+  return view(i) ? inputs_[static_cast<size_t>(i)].constant : nullptr;
+}
+
+int RunShapeContext::doubles(int i, std::span<double> out) const {
+  const TensorView* v = view(i);
+  if (!v || !v->data) return -1;
+  const int64_t n = v->shape.elements();
+  if (n > static_cast<int64_t>(out.size())) return -1;
+  for (int64_t k = 0; k < n; ++k) {
+    double& d = out[static_cast<size_t>(k)];
+    switch (v->dtype) {
+      case DType::kFloat:
+        d = Load<float>(v->data, k);
+        break;
+      case DType::kDouble:
+        d = Load<double>(v->data, k);
+        break;
+      case DType::kFloat16:
+        d = HalfToFloat(Load<uint16_t>(v->data, k));
+        break;
+      case DType::kBFloat16:
+        d = BFloat16ToFloat(Load<uint16_t>(v->data, k));
+        break;
+      case DType::kString:
+        return -1;
+      default:
+        d = static_cast<double>(IntAt(*v, k));
+        break;
+    }
+  }
+  return static_cast<int>(n);
+}
+
+std::vector<ops::ValueFacts> RunShapeContext::RunSubgraph(const graph::Graph&,
+                                                          std::span<const ops::ValueFacts>) {
+  Unsupported("control flow is run by the executor, not by its rule");
+}
+
+void RunShapeContext::Set(int o, DType dtype, const ops::BoundedShape& shape) {
+  if (o < 0 || static_cast<size_t>(o) >= results_.size()) return;
+  results_[static_cast<size_t>(o)] = {true, dtype, shape};
+}
+
+}  // namespace ullage::session

@@ -1,0 +1,61 @@
+/// The bound rules at run time: the same rules as for planning, fed with exact shapes.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "ops/catalogue.h"
+
+namespace ullage::session {
+
+/// One input of a step as a rule sees it.
+struct RunInput {
+  const TensorView* view = nullptr;  ///< null: left out
+  const ops::BoundedShape* shape = nullptr;
+  const graph::Constant* constant = nullptr;
+};
+
+/// Room for contents that rules read; made once, used by many contexts one after the other.
+struct RunValues {
+  std::array<ops::BoundedValues, 16> slots;
+};
+
+/// Facts of one step from the views of its inputs. Allocates nothing.
+class RunShapeContext final : public ops::ShapeContext {
+ public:
+  static constexpr int kMaxOutputs = 16;
+  struct Result {
+    bool set = false;
+    DType dtype = DType::kUndefined;
+    ops::BoundedShape shape;
+  };
+
+  /// `results` has one entry per output of the node that fits in kMaxOutputs.
+  RunShapeContext(const graph::Node& node, std::span<const RunInput> inputs, RunValues& values,
+                  std::span<Result> results)
+      : ShapeContext(node, ops::BoundMath(nullptr)), inputs_(inputs), slots_(values), results_(results) {}
+
+  const ops::BoundedShape& shape(int i) const override;
+  DType dtype(int i) const override;
+  const ops::BoundedValues* values(int i) const override;
+  const graph::Constant* constant(int i) const override;
+  int doubles(int i, std::span<double> out) const override;
+  std::vector<ops::ValueFacts> RunSubgraph(const graph::Graph&, std::span<const ops::ValueFacts>) override;
+  void Set(int o, DType dtype, const ops::BoundedShape& shape) override;
+  void SetKind(int, graph::TypeKind) override {}
+  void SetValues(int, const ops::BoundedValues&) override {}
+
+ private:
+  const TensorView* view(int i) const;
+
+  std::span<const RunInput> inputs_;
+  RunValues& slots_;
+  std::span<Result> results_;
+  mutable size_t used_ = 0;
+  mutable std::array<int, 16> slot_input_ = {};
+};
+
+/// Element i of an integer or bool tensor.
+int64_t IntAt(const TensorView& view, int64_t i);
+
+}  // namespace ullage::session

@@ -1,0 +1,204 @@
+/// A loaded model: placed, planned, with its memory reserved, ready to run.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/options.h"
+#include "core/thread_team.h"
+#include "graph/graph.h"
+#include "memory/allocator.h"
+#include "memory/tags.h"
+#include "session/frame.h"
+#include "transforms/pass.h"
+
+namespace ullage::session {
+
+/// One set of bounds for the graph's inputs: a session is planned for all its profiles over the same weights.
+struct ProfileSpec {
+  std::string name;
+  /// Facts per graph input, in the order of graph.inputs. Called once, with the profile's own table.
+  std::function<std::vector<ops::ValueFacts>(const graph::Graph&, ops::SymbolTable&)> facts;
+};
+
+/// A value that an output hands on to an input of the next Run: caches, recurrent states.
+struct StateSpec {
+  std::string input;
+  std::string output;
+  /// The largest shape. With `grows`, axis 2 starts at 0 rows and gains what each Run adds; else the shape is
+  /// fixed.
+  Shape max_shape;
+  bool grows = true;
+};
+
+/// Memory that the caller will use beside the session and wants planned and counted with it.
+struct ExtraMemory {
+  std::string name;
+  memory::Tag tag = memory::Tag::kWorkspace;
+  int64_t bytes = 0;
+};
+
+struct SessionSpec {
+  std::string model_name;
+  std::shared_ptr<graph::Graph> graph;
+  OptionBag options;
+  int threads = 0;  ///< 0: the option, or physical cores
+  std::vector<ProfileSpec> profiles;
+  std::vector<StateSpec> states;
+  std::vector<ExtraMemory> extra;
+  /// Graph output that is wanted for the last position only; empty: none.
+  std::string last_token_output;
+  std::optional<int64_t> cpu_limit;
+  /// Stop after planning: no weight is read, nothing is reserved.
+  bool plan_only = false;
+};
+
+/// What a limit is compared with.
+struct DevicePlan {
+  std::string name = "cpu";
+  std::string provider = "cpu";
+  std::optional<int64_t> limit_bytes;
+  memory::TagBytes tags;
+  int64_t lower_bound_bytes = 0;
+  int64_t nodes = 0;
+  int64_t exact = 0, bound = 0, heuristic = 0;  ///< how the workspaces of the nodes are known
+};
+
+/// The largest single consumers, for the account of a shortfall.
+struct Consumer {
+  memory::Tag tag;
+  std::string name;
+  int64_t bytes = 0;
+};
+
+struct ProfilePlan {
+  std::string name;
+  std::vector<std::pair<std::string, std::vector<int64_t>>> bounds;  ///< upper ends of the inputs' dimensions
+  const Plan* plan = nullptr;
+};
+
+class Session {
+ public:
+  /// Runs the stages listed in initialize.cc. Throws kDoesNotFit with the account when the limit is too
+  /// small.
+  static std::unique_ptr<Session> Create(SessionSpec spec);
+  ~Session();
+
+  // -- what was planned --
+  const graph::Graph& graph() const { return *spec_.graph; }
+  const SessionSpec& spec() const { return spec_; }
+  const DevicePlan& device_plan() const { return device_; }
+  std::vector<ProfilePlan> profile_plans() const;
+  std::vector<Consumer> largest_consumers(size_t count) const;
+  const std::vector<transforms::PassTiming>& pass_timings() const { return passes_; }
+  const Program& program() const { return *program_; }
+  int threads() const { return threads_; }
+  /// Caches that are appended in place, and those that need a copy of themselves.
+  int64_t shared_states() const;
+  int64_t kv_bytes() const { return kv_bytes_; }
+  /// Bytes of weights that one step reads: prepacked blocks and constants.
+  int64_t weight_bytes() const;
+
+  // -- running --
+  /// Index in graph().inputs; throws kInvalidInput naming the inputs there are.
+  size_t InputIndex(std::string_view name) const;
+  /// Index of a graph output by the name that the model gives it.
+  size_t OutputIndex(std::string_view name) const;
+  const std::vector<std::string>& output_names() const { return output_names_; }
+  bool IsState(size_t input) const;
+  bool IsStateOutput(size_t output) const;
+
+  /// Runs the graph within profile `profile`. `inputs` has one view per graph input; those of states are
+  /// ignored. Inputs outside the profile's bounds are refused (kInvalidInput) before anything executes.
+  /// Growing states gain rows. One Run at a time: with pre-allocated buffers a second one throws kBusy,
+  /// otherwise it waits.
+  void Run(int profile, std::span<const TensorView> inputs, const std::atomic<bool>* stop = nullptr);
+  /// Result of the last Run; valid until the next one.
+  const TensorView& output(size_t index) const;
+  /// Rows of the growing states; setting fewer forgets the rest.
+  int64_t state_rows() const { return state_rows_; }
+  void SetStateRows(int64_t rows);
+  /// Zeros the fixed states and forgets the growing ones.
+  void ResetStates();
+  ThreadTeam& team() { return *team_; }
+  std::vector<StepStats>* stats = nullptr;
+
+  // -- what was measured --
+  /// Highest number of bytes that the device's allocator had given out.
+  int64_t peak_bytes() const;
+  int64_t allocations_during_run() const { return allocations_during_run_; }
+  double load_seconds() const { return load_seconds_; }
+
+ private:
+  friend struct Initializer;
+  Session() = default;
+
+  struct State {
+    StateSpec spec;
+    size_t input_index = 0, output_index = 0;
+    graph::ValueId input = graph::kNone, output = graph::kNone;
+    DType dtype = DType::kUndefined;
+    bool shared = false;
+    int64_t bytes = 0;  ///< of one buffer
+    int64_t offset = 0, offset_other = 0;
+    bool flipped = false;
+  };
+  struct Profile {
+    std::string name;
+    std::unique_ptr<ops::SymbolTable> symbols;
+    std::vector<ops::ValueFacts> inputs;
+    shapes::GraphFacts facts;
+    std::unique_ptr<Plan> plan;
+  };
+  struct Block {
+    size_t bytes = 0;
+    size_t alignment = 64;
+    int64_t offset = 0;
+    std::string name;
+    Step* step = nullptr;
+    int index = 0;
+  };
+
+  SessionSpec spec_;
+  std::vector<std::string> output_names_;
+  int threads_ = 1;
+  std::unique_ptr<ThreadTeam> team_;
+  std::vector<transforms::PassTiming> passes_;
+  std::vector<Profile> profiles_;
+  shapes::GraphFacts facts_;
+  std::unique_ptr<Program> program_;
+  std::vector<State> states_;
+  std::vector<Block> blocks_;
+  std::vector<Consumer> weights_;  // constants read at run time
+  DevicePlan device_;
+  int64_t kv_bytes_ = 0;
+  int64_t prepacked_bytes_ = 0;
+  int64_t arena_bytes_ = 0;
+
+  std::unique_ptr<memory::HostAllocator> allocator_;
+  memory::HostRegion prepacked_region_, kv_region_, arena_region_;
+  std::vector<std::shared_ptr<const graph::Constant>> aligned_copies_;
+  PrepackedBlocks prepacked_;
+  std::unique_ptr<Frame> frame_;
+  std::unique_ptr<Executor> executor_;
+  std::mutex run_mutex_;
+  bool pre_allocated_ = false;
+  int64_t state_rows_ = 0;
+  int64_t allocations_during_run_ = 0;
+  double load_seconds_ = 0;
+};
+
+/// Profile whose bounds are exactly the given shapes (one per graph input).
+ProfileSpec ExactProfile(std::string name, std::vector<Shape> shapes);
+
+/// Computes one node whose inputs are all constants, with the CPU's kernels; an empty list when it cannot.
+std::vector<graph::ConstantPtr> EvaluateNode(const graph::Node& node, const graph::Graph& graph,
+                                             std::span<const graph::ConstantPtr> inputs);
+
+}  // namespace ullage::session
