@@ -16,6 +16,7 @@ class Cpu final : public Provider {
     cpu::RegisterNorm(registry_);
     cpu::RegisterBlockLookup(registry_);
     cpu::RegisterGatedActivation(registry_);
+    cpu::RegisterGroupQueryAttention(registry_);
   }
   std::string_view name() const override { return "cpu"; }
   std::vector<DeviceInfo> devices() const override {

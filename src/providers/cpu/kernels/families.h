@@ -11,5 +11,6 @@ void RegisterMatMul(kernels::Registry& registry);
 void RegisterNorm(kernels::Registry& registry);
 void RegisterBlockLookup(kernels::Registry& registry);
 void RegisterGatedActivation(kernels::Registry& registry);
+void RegisterGroupQueryAttention(kernels::Registry& registry);
 
 }  // namespace ullage::cpu

@@ -1,0 +1,49 @@
+/// What the attention kernels share.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernel.h"
+#include "providers/cpu/dense/attention.h"
+#include "providers/cpu/dense/kv_cache.h"
+
+namespace ullage::cpu {
+
+inline dense::ConstArray ArrayOf(const TensorView* v) {
+  return v ? dense::ConstArray{v->data, v->dtype} : dense::ConstArray{};
+}
+
+/// Element i of an int32 or int64 tensor.
+int64_t IndexOf(const TensorView& v, int64_t i);
+
+/// [B, S, heads * head_size] within rows of `row` elements, starting anywhere.
+inline dense::HeadLayout PackedLayout(int64_t seq, int64_t row, int64_t head_size) {
+  return {seq * row, row, head_size};
+}
+/// [B, heads, rows, head_size].
+inline dense::HeadLayout HeadsFirst(int64_t heads, int64_t rows, int64_t head_size) {
+  return {heads * rows * head_size, head_size, rows * head_size};
+}
+
+/// Rows that the memory of a [B, heads, rows, size] cache has room for.
+inline int64_t CapacityOf(const TensorView& v) {
+  return v.capacity ? v.capacity : v.shape[2];
+}
+
+inline dense::CacheArray CacheOf(const TensorView* v) {
+  dense::CacheArray c;
+  if (!v || !v->data) return c;
+  const int64_t rows = CapacityOf(*v), size = v->shape[3];
+  c.data = {v->data, v->dtype};
+  c.head_stride = rows * size;
+  c.batch_stride = v->shape[1] * rows * size;
+  return c;
+}
+inline dense::HeadLayout LayoutOf(const dense::CacheArray& c, int64_t size) {
+  return {c.batch_stride, size, c.head_stride};
+}
+
+/// A mask or bias that spreads over [B, N, S, T] from the right, numpy's way.
+void SetBias(const TensorView* bias, dense::AttentionArgs* args);
+
+}  // namespace ullage::cpu

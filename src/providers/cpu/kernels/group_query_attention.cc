@@ -1,0 +1,364 @@
+/// com.microsoft:GroupQueryAttention.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/families.h"
+
+namespace ullage::cpu {
+namespace {
+
+using kernels::Kernel;
+using kernels::KernelContext;
+using kernels::KernelInfo;
+
+enum Slot { kQueries, kAttention, kLengths, kWindow };
+
+/// Rows of a windowed cache of capacity c and window w that hold tokens after t tokens.
+int64_t ResidentRows(int64_t t, int64_t c, int64_t w) {
+  if (t <= c) return t;
+  const int64_t g = c - w + 1;
+  return t - g * CeilDiv(t - c, g);
+}
+
+class GroupQueryAttention final : public Kernel {
+ public:
+  explicit GroupQueryAttention(const KernelInfo& info) {
+    const graph::Node& n = info.node;
+    heads_ = n.RequiredInt("num_heads");
+    kv_heads_ = n.RequiredInt("kv_num_heads");
+    if (heads_ < 1 || kv_heads_ < 1 || heads_ % kv_heads_ != 0)
+      Throw(Code::kInvalidModel, "node ", n.name, ": num_heads ", heads_, " with kv_num_heads ", kv_heads_);
+    scale_ = n.Float("scale", 0);
+    window_ = n.Int("local_window_size", -1);
+    softcap_ = n.Float("softcap", 0);
+    rotary_ = n.Int("do_rotary", 0) != 0;
+    interleaved_ = n.Int("rotary_interleaved", 0) != 0;
+    smooth_ = n.Int("smooth_softmax", 0) > 0;
+    causal_ = n.Int("causal", 1) != 0;
+    sliding_cache_ = n.Int("sliding_window_cache", 0) != 0;
+    norm_epsilon_ = n.Float("qk_norm_epsilon", 1e-6f);
+    const int64_t mode = n.Int("qk_output", 0);
+    qk_mode_ = mode == 1   ? dense::QkOutput::kMasked
+               : mode == 2 ? dense::QkOutput::kSoftmax
+                           : dense::QkOutput::kNone;
+    packed_ = !n.has_input(1) && !n.has_input(2);
+    if (n.has_input(1) != n.has_input(2)) Throw(Code::kInvalidModel, "node ", n.name, ": key without value");
+    if (n.has_input(3) != n.has_input(4))
+      Throw(Code::kInvalidModel, "node ", n.name, ": past_key without past_value");
+    if (n.has_input(12) || n.has_input(13) || n.Str("k_quant_type", "NONE") != "NONE" ||
+        n.Str("v_quant_type", "NONE") != "NONE")
+      info.Unsupported("quantised key/value caches");
+    if (rotary_ && (!n.has_input(7) || !n.has_input(8)))
+      Throw(Code::kInvalidModel, "node ", n.name, ": do_rotary without cos_cache and sin_cache");
+    if (sliding_cache_ && (window_ < 1 || !n.has_input(3)))
+      Throw(Code::kInvalidModel, "node ", n.name, ": sliding_window_cache without a window");
+  }
+
+  void DeclareWorkspaceRequirements(const kernels::WorkspaceShapes& shapes,
+                                    std::vector<memory::WorkspaceRequirement>& needs) const override {
+    const auto& query = shapes.inputs[0].shape;
+    if (query.rank != 3) return;
+    const int64_t head = HeadSize(query[2].upper);
+    dense::AttentionArgs args;
+    args.batch = query[0].upper;
+    args.seq = query[1].upper;
+    args.q_heads = heads_;
+    args.kv_heads = kv_heads_;
+    args.head_size = args.v_head_size = head;
+    const DType cache = shapes.inputs.size() > 3 && shapes.inputs[3].dtype != DType::kUndefined
+                            ? shapes.inputs[3].dtype
+                            : shapes.inputs[0].dtype;
+    const bool has_past = shapes.inputs.size() > 3 && shapes.inputs[3].shape.rank == 4;
+    const bool has_present = shapes.outputs.size() > 1 && shapes.outputs[1].shape.rank == 4;
+    args.max_keys = has_present ? shapes.outputs[1].shape[2].upper : args.seq;
+    if (has_past) args.max_keys = std::max(args.max_keys, shapes.inputs[3].shape[2].upper);
+    if (sliding_cache_) args.max_keys = CheckedAdd(args.max_keys, args.seq);
+    if (args.batch == ops::kUnbounded || args.seq == ops::kUnbounded || args.max_keys == ops::kUnbounded)
+      return;
+    args.q.dtype = args.y.dtype = shapes.inputs[0].dtype;
+    args.k.dtype = args.v.dtype = cache;
+    args.right_window = causal_ ? 0 : -1;
+    if (has_past && shapes.inputs.size() > 10) args.bias.dtype = shapes.inputs[10].dtype;
+    if (NeedsQueries(shapes.inputs.size() > 14 && shapes.inputs[14].dtype != DType::kUndefined))
+      needs.push_back(
+          {CheckedMul<size_t>(static_cast<size_t>(args.batch * args.seq * heads_ * head), 4), kQueries, 64});
+    needs.push_back({dense::AttentionScratchBytes(args, shapes.threads), kAttention, 64});
+    needs.push_back({static_cast<size_t>(args.batch) * 3 * sizeof(int64_t), kLengths, 64});
+    // Without a present output, keys go to a buffer of their own; windowed caches need one to shift rows.
+    if (!has_present || sliding_cache_)
+      needs.push_back({CheckedMul<size_t>(2 * BytesOf(cache, args.batch * kv_heads_ * head),
+                                          static_cast<size_t>(args.max_keys)),
+                       kWindow, 64});
+  }
+
+  void Compute(KernelContext& context) const override {
+    const TensorView& query = *context.input(0);
+    const TensorView* key = context.input(1);
+    const TensorView* value = context.input(2);
+    const TensorView* past_k = context.input(3);
+    const TensorView* past_v = context.input(4);
+    TensorView& y = *context.output(0);
+    TensorView* present_k = context.output(1);
+    TensorView* present_v = context.output(2);
+    ThreadTeam& team = context.threads();
+    if (query.shape.rank() != 3)
+      Throw(Code::kInvalidModel, "query has shape ", query.shape.ToString(), ", expected rank 3");
+    const int64_t batch = query.shape[0], seq = query.shape[1], row = query.shape[2], head = HeadSize(row);
+    if (batch == 0 || seq == 0) return;
+    const int64_t total = IndexOf(*context.input(6), 0);
+    const TensorView& lens = *context.input(5);
+    if (lens.shape.elements() < batch)
+      Throw(Code::kInvalidInput, "seqlens_k has ", lens.shape.elements(), " elements for a batch of ", batch);
+
+    auto* past_len = static_cast<int64_t*>(context.GetPreallocatedWorkspace(kLengths));
+    int64_t* key_len = past_len + batch;
+    int64_t* offset = key_len + batch;
+    const bool first = seq == total;
+    for (int64_t b = 0; b < batch; ++b) {
+      key_len[b] = IndexOf(lens, b) + 1;
+      past_len[b] = first ? 0 : key_len[b] - seq;
+      if (past_len[b] < 0 || key_len[b] > total)
+        Throw(Code::kInvalidInput, "seqlens_k[", b, "] is ", key_len[b] - 1, " with ", seq,
+              " new tokens and a total of ", total);
+      offset[b] = past_len[b];
+    }
+
+    const TensorView* cos = context.input(7);
+    const TensorView* sin = context.input(8);
+    dense::RopeTable rope;
+    if (rotary_) {
+      rope.cos = ArrayOf(cos);
+      rope.sin = ArrayOf(sin);
+      rope.rows = cos->shape[0];
+      rope.pitch = cos->shape.at(-1);
+      rope.rotary_dim = 2 * rope.pitch;
+      rope.interleaved = interleaved_;
+      if (rope.rotary_dim > head)
+        Throw(Code::kInvalidModel, "cos_cache has ", rope.pitch, " columns for heads of ", head);
+    }
+    dense::RopePositions positions;
+    if (const TensorView* ids = context.input(9)) {
+      positions.ids = ids->as<int64_t>();
+      positions.ids_batch_stride = ids->shape.rank() > 1 && ids->shape[0] > 1 ? seq : 0;
+    } else {
+      positions.start = past_len;
+    }
+
+    const size_t element = dense::ElementBytes(query.dtype);
+    const auto* base = static_cast<const std::byte*>(query.data);
+    const int64_t key_row = packed_ ? row : kv_heads_ * head;
+    dense::AppendKvArgs append;
+    append.batch = batch;
+    append.seq = packed_ || key->shape[1] > 0 ? seq : 0;
+    append.kv_heads = kv_heads_;
+    append.head_size = append.v_head_size = head;
+    append.past_len = past_len;
+    append.key = packed_ ? dense::ConstArray{base + static_cast<size_t>(heads_ * head) * element, query.dtype}
+                         : ArrayOf(key);
+    append.value = packed_
+                       ? dense::ConstArray{base + static_cast<size_t>((heads_ + kv_heads_) * head) * element,
+                                           query.dtype}
+                       : ArrayOf(value);
+    append.key_layout = append.value_layout = PackedLayout(seq, key_row, head);
+    append.k_norm_weight = ArrayOf(context.input(15));
+    append.k_norm_epsilon = norm_epsilon_;
+    append.rope = rope;
+    append.positions = positions;
+
+    dense::AttentionArgs args;
+    args.batch = batch;
+    args.seq = seq;
+    args.q_heads = heads_;
+    args.kv_heads = kv_heads_;
+    args.head_size = args.v_head_size = head;
+    args.max_keys = total;
+    args.key_len = key_len;
+    args.query_offset = offset;
+    if (window_ > 0) args.left_window = window_ - 1;
+    args.right_window = causal_ ? 0 : -1;
+    args.scale = scale_ != 0 ? scale_ : 1.0f / std::sqrt(static_cast<float>(head));
+    args.softcap = softcap_;
+    args.head_sink = ArrayOf(context.input(11));
+    args.smooth_softmax = smooth_;
+    args.y = {y.data, y.dtype};
+    args.y_layout = PackedLayout(seq, heads_ * head, head);
+
+    // Queries: as they are, or normalised and rotated into a buffer of floats.
+    args.q = {query.data, query.dtype};
+    args.q_layout = PackedLayout(seq, row, head);
+    if (NeedsQueries(context.input(14) != nullptr)) {
+      dense::HeadTransformArgs t;
+      t.batch = batch;
+      t.seq = seq;
+      t.heads = heads_;
+      t.head_size = head;
+      t.src = args.q;
+      t.src_layout = args.q_layout;
+      t.dst = {context.GetPreallocatedWorkspace(kQueries), DType::kFloat};
+      t.dst_layout = PackedLayout(seq, heads_ * head, head);
+      t.norm_weight = ArrayOf(context.input(14));
+      t.norm_epsilon = norm_epsilon_;
+      t.rope = rope;
+      t.positions = positions;
+      dense::TransformHeads(team, t);
+      args.q = t.dst;
+      args.q_layout = t.dst_layout;
+    }
+
+    dense::CacheArray keys, values;
+    if (sliding_cache_) {
+      Slide(context, append, past_k, past_v, *present_k, *present_v, total, args, keys, values);
+    } else {
+      if (present_k) {
+        append.capacity = CapacityOf(*present_k);
+        keys = CacheOf(present_k);
+        values = CacheOf(present_v);
+        if (past_k && past_k->data != present_k->data) {
+          append.past_key = CacheOf(past_k);
+          append.past_value = CacheOf(past_v);
+        }
+      } else {
+        append.capacity = total;
+        keys = Temporary(context, total, head, query.dtype, 0);
+        values = Temporary(context, total, head, query.dtype, 1);
+        if (past_k) {
+          append.past_key = CacheOf(past_k);
+          append.past_value = CacheOf(past_v);
+        }
+      }
+      append.present_key = keys;
+      append.present_value = values;
+      dense::AppendKv(team, append);
+    }
+    args.k = keys.data;
+    args.v = values.data;
+    args.k_layout = LayoutOf(keys, head);
+    args.v_layout = LayoutOf(values, head);
+    SetBias(context.input(10), &args);
+    if (TensorView* qk = context.output(3); qk && qk_mode_ != dense::QkOutput::kNone) {
+      args.qk_mode = qk_mode_;
+      args.qk = {qk->data, qk->dtype};
+    }
+    dense::Attention(team, args, context.GetPreallocatedWorkspace(kAttention));
+  }
+
+ private:
+  int64_t HeadSize(int64_t row) const { return row / (packed_ ? heads_ + 2 * kv_heads_ : heads_); }
+  bool NeedsQueries(bool norm) const { return rotary_ || norm; }
+
+  dense::CacheArray Temporary(KernelContext& context, int64_t rows, int64_t head, DType dtype,
+                              int which) const {
+    size_t bytes = 0;
+    auto* p = static_cast<std::byte*>(context.GetPreallocatedWorkspace(kWindow, &bytes));
+    dense::CacheArray c;
+    c.data = {p + (which ? bytes / 2 : 0), dtype};
+    c.head_stride = rows * head;
+    c.batch_stride = kv_heads_ * rows * head;
+    return c;
+  }
+
+  /// A windowed cache: capacity C rows of which the first L(T) hold the last tokens. Attention sees the rows
+  /// that were resident and the new ones; then the last L(T) rows stay.
+  void Slide(KernelContext& context, dense::AppendKvArgs& append, const TensorView* past_k,
+             const TensorView* past_v, TensorView& present_k, TensorView& present_v, int64_t total,
+             dense::AttentionArgs& args, dense::CacheArray& keys, dense::CacheArray& values) const {
+    ThreadTeam& team = context.threads();
+    const int64_t batch = args.batch, seq = args.seq, head = args.head_size;
+    const int64_t capacity = past_k->shape[2];
+    if (capacity < window_)
+      Throw(Code::kInvalidInput, "the windowed cache has ", capacity, " rows, fewer than the window of ",
+            window_);
+    const int64_t past = total - seq, resident = ResidentRows(past, capacity, window_);
+    const int64_t keep = ResidentRows(total, capacity, window_);
+    for (int64_t b = 0; b < batch; ++b)
+      if (batch > 1 && args.key_len[b] != total && past > 0)
+        Throw(Code::kUnsupported, "batches of unequal lengths with a windowed cache");
+    auto* rows = const_cast<int64_t*>(args.query_offset);
+    auto* lens = const_cast<int64_t*>(args.key_len);
+    auto* start = const_cast<int64_t*>(append.past_len);
+    const bool in_place = keep == resident + seq;
+    // True positions for the rotation; rows of the buffer for everything else.
+    append.positions.start = nullptr;
+    if (!append.positions.ids) append.positions.offset = past;
+    for (int64_t b = 0; b < batch; ++b) {
+      lens[b] = resident + (lens[b] - start[b]);
+      rows[b] = resident;
+      start[b] = resident;
+    }
+    args.max_keys = resident + seq;
+    const bool copied = past_k->data != present_k.data;
+    if (in_place) {
+      append.capacity = capacity;
+      keys = CacheOf(&present_k);
+      values = CacheOf(&present_v);
+      if (copied) {
+        append.past_key = CacheOf(past_k);
+        append.past_value = CacheOf(past_v);
+      }
+      append.present_key = keys;
+      append.present_value = values;
+      dense::AppendKv(team, append);
+      return;
+    }
+    append.capacity = resident + seq;
+    keys = Temporary(context, resident + seq, head, past_k->dtype, 0);
+    values = Temporary(context, resident + seq, head, past_k->dtype, 1);
+    append.past_key = CacheOf(past_k);
+    append.past_value = CacheOf(past_v);
+    append.present_key = keys;
+    append.present_value = values;
+    dense::AppendKv(team, append);
+    const size_t row_bytes = BytesOf(past_k->dtype, head);
+    const auto store = [&](const dense::CacheArray& from, TensorView& to) {
+      const dense::CacheArray out = CacheOf(&to);
+      for (int64_t b = 0; b < batch; ++b)
+        for (int64_t h = 0; h < kv_heads_; ++h) {
+          const auto at =
+              static_cast<size_t>(b * from.batch_stride + h * from.head_stride) / static_cast<size_t>(head);
+          const auto into =
+              static_cast<size_t>(b * out.batch_stride + h * out.head_stride) / static_cast<size_t>(head);
+          std::memcpy(static_cast<std::byte*>(out.data.data) + into * row_bytes,
+                      static_cast<const std::byte*>(from.data.data) +
+                          (at + static_cast<size_t>(resident + seq - keep)) * row_bytes,
+                      static_cast<size_t>(keep) * row_bytes);
+        }
+    };
+    store(keys, present_k);
+    store(values, present_v);
+  }
+
+  int64_t heads_ = 0, kv_heads_ = 0, window_ = -1;
+  float scale_ = 0, softcap_ = 0, norm_epsilon_ = 1e-6f;
+  bool rotary_ = false, interleaved_ = false, smooth_ = false, causal_ = true, sliding_cache_ = false,
+       packed_ = false;
+  dense::QkOutput qk_mode_ = dense::QkOutput::kNone;
+};
+
+std::unique_ptr<Kernel> Create(const KernelInfo& info) {
+  return std::make_unique<GroupQueryAttention>(info);
+}
+
+}  // namespace
+
+void RegisterGroupQueryAttention(kernels::Registry& registry) {
+  kernels::KernelDef def;
+  def.domain = graph::kMsDomain;
+  def.op = "GroupQueryAttention";
+  def.types = {kernels::kFloats,
+               kernels::kFloats,
+               kernels::kFloats,
+               kernels::kFloats,
+               kernels::kFloats,
+               kernels::TypeSet{DType::kInt32, DType::kInt64},
+               kernels::TypeSet{DType::kInt32, DType::kInt64}};
+  def.create = Create;
+  def.cache_inputs = 1u << 3 | 1u << 4;
+  def.cache_pairs = {{3, 1}, {4, 2}};
+  registry.Add(std::move(def));
+}
+
+}  // namespace ullage::cpu
