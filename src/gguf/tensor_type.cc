@@ -33,6 +33,12 @@ const TensorType* FindTensorType(uint32_t number) {
   return it == std::end(kTypes) ? nullptr : it;
 }
 
+const TensorType* FindTensorType(std::string_view name) {
+  const auto* it =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TensorType& t) { return t.name == name; });
+  return it == std::end(kTypes) ? nullptr : it;
+}
+
 std::string_view TensorTypeName(uint32_t number) {
   return number < kNames.size() ? kNames[number] : "unknown";
 }

@@ -21,8 +21,10 @@ struct TensorType {
   bool is_dense() const { return dense != DType::kUndefined; }
 };
 
-/// The readable type of that number, or null.
+/// The readable type of that number or name, or null. The numbers of block types are those of GgufType
+/// (core/block_format.h).
 const TensorType* FindTensorType(uint32_t number);
+const TensorType* FindTensorType(std::string_view name);
 /// The name of any type of the format, readable or not; "unknown" beyond the list.
 std::string_view TensorTypeName(uint32_t number);
 /// "f32, f16, q4_0, ...": for messages.
