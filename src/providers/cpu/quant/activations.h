@@ -22,11 +22,11 @@ namespace ullage::quant {
 
 struct alignas(64) ActivationBlock {
   int8_t q[32];
-  float scale;        ///< of the whole value
-  float value_sum;    ///< scale * sum of the 32 codes (all digits)
-  float half_sum[2];  ///< the same for elements 0…15 and 16…31
-  int32_t sum;        ///< sum of q (this digit)
-  int32_t half[2];    ///< the same for elements 0…15 and 16…31
+  float scale;            ///< of the whole value
+  float value_sum;        ///< scale * sum of the 32 codes (all digits)
+  float half_sum[2];      ///< the same for elements 0…15 and 16…31
+  int32_t minus_sum;      ///< minus the sum of q (this digit): what a constant zero point is multiplied with
+  int32_t minus_half[2];  ///< the same for elements 0…15 and 16…31
   int32_t reserved;
 };
 static_assert(sizeof(ActivationBlock) == 64);

@@ -1,0 +1,17 @@
+#include "providers/cpu/quant/kernels.h"
+
+namespace ullage::quant {
+
+const KernelSet& KernelsFor(Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::kAvx512Vnni:
+    case Isa::kAmxInt8:
+      return KernelsAvx512();
+#endif
+    default:
+      return KernelsScalar();
+  }
+}
+
+}  // namespace ullage::quant

@@ -1,0 +1,291 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/gguf_block.h"
+#include "core/half.h"
+#include "core/scaled_block.h"
+#include "providers/cpu/quant/packed_group.h"
+#include "providers/cpu/quant/packed_weight.h"
+
+namespace ullage::quant {
+namespace {
+
+constexpr int64_t kTileGroups = 8;  // groups that are read together from [K, N] sources
+
+uint32_t Quad(const uint8_t* codes) {
+  uint32_t v;
+  std::memcpy(&v, codes, sizeof v);
+  return v;
+}
+
+void PutQuad(uint8_t* out, uint32_t v) {
+  std::memcpy(out, &v, sizeof v);
+}
+
+// One block of 32 elements of 16 rows (row r at codes + r * pitch) to its bit planes.
+void InterleaveBlock(int bits, const uint8_t* codes, int64_t pitch, uint8_t* out) {
+  constexpr uint32_t kLow4 = 0x0f0f0f0f, kLow2 = 0x03030303, kLow1 = 0x01010101;
+  if (bits == 8) {
+    for (int r = 0; r < 16; ++r)
+      for (int q = 0; q < 8; ++q) std::memcpy(out + q * 64 + r * 4, codes + r * pitch + q * 4, 4);
+    return;
+  }
+  int shift = 0;
+  if (bits >= 4) {
+    for (int r = 0; r < 16; ++r) {
+      const uint8_t* row = codes + r * pitch;
+      for (int j = 0; j < 4; ++j)
+        PutQuad(out + j * 64 + r * 4, (Quad(row + j * 4) & kLow4) | (Quad(row + j * 4 + 16) & kLow4) << 4);
+    }
+    out += 256;
+    shift = 4;
+  }
+  if (bits & 2) {
+    for (int r = 0; r < 16; ++r) {
+      const uint8_t* row = codes + r * pitch;
+      for (int j = 0; j < 2; ++j) {
+        uint32_t v = 0;
+        for (int p = 0; p < 4; ++p) v |= (Quad(row + (j + 2 * p) * 4) >> shift & kLow2) << (2 * p);
+        PutQuad(out + j * 64 + r * 4, v);
+      }
+    }
+    out += 128;
+    shift += 2;
+  }
+  if (bits & 1) {
+    for (int r = 0; r < 16; ++r) {
+      const uint8_t* row = codes + r * pitch;
+      uint32_t v = 0;
+      for (int q = 0; q < 8; ++q) v |= (Quad(row + q * 4) >> shift & kLow1) << q;
+      PutQuad(out + r * 4, v);
+    }
+  }
+}
+
+// The inverse for quad q of row r.
+uint32_t CodesOfQuad(int bits, const uint8_t* block, int r, int q) {
+  if (bits == 8) return Quad(block + q * 64 + r * 4);
+  uint32_t v = 0;
+  int shift = 0;
+  if (bits >= 4) {
+    v = Quad(block + (q % 4) * 64 + r * 4) >> (q / 4 * 4) & 0x0f0f0f0f;
+    block += 256;
+    shift = 4;
+  }
+  if (bits & 2) {
+    v |= (Quad(block + (q % 2) * 64 + r * 4) >> (q / 2 * 2) & 0x03030303) << shift;
+    block += 128;
+    shift += 2;
+  }
+  if (bits & 1) v |= (Quad(block + r * 4) >> q & 0x01010101) << shift;
+  return v;
+}
+
+template <class T>
+void Put(uint8_t* part, int64_t index, int row, T value) {
+  std::memcpy(part + (index * 16 + row) * static_cast<int64_t>(sizeof(T)), &value, sizeof value);
+}
+
+template <class T>
+T Get(const uint8_t* part, int64_t index, int row) {
+  T value;
+  std::memcpy(&value, part + (index * 16 + row) * static_cast<int64_t>(sizeof(T)), sizeof value);
+  return value;
+}
+
+void PackGgufGroup(const BlockWeightView& view, const PackedLayout& l, int64_t n0, int rows, uint8_t* group) {
+  const GgufType type = view.format.gguf;
+  const GgufTraits& t = TraitsOf(type);
+  const GroupParts parts = PartsOf(l);
+  const int64_t source_blocks = view.k / t.elements;
+  const int scales = t.elements / t.span, steps = t.elements / static_cast<int>(kBlock);
+  uint8_t codes[16 * 256] = {};
+  for (int64_t b = 0; b < source_blocks; ++b) {
+    for (int r = 0; r < rows; ++r) {
+      const std::byte* block = view.data.data() + ((n0 + r) * source_blocks + b) * t.bytes;
+      GgufCodesOf(type, block, codes + r * t.elements);
+      const GgufScales s = GgufScalesOf(type, block);
+      if (!t.super) {
+        Put(group + parts.scale, b, r, s.d);
+        if (t.has_min) Put(group + parts.min, b, r, s.dmin);
+        continue;
+      }
+      Put(group + parts.super_scale, b, r, s.d);
+      if (t.has_min) Put(group + parts.super_min, b, r, s.dmin);
+      for (int j = 0; j < scales; ++j) {
+        Put(group + parts.scale, b * scales + j, r, s.scale[j]);
+        if (t.has_min) Put(group + parts.min, b * scales + j, r, s.min[j]);
+      }
+    }
+    for (int i = 0; i < steps; ++i)
+      InterleaveBlock(l.bits, codes + i * kBlock, t.elements,
+                      group + parts.code + static_cast<size_t>(b * steps + i) * CodeBlockBytes(l.bits));
+  }
+}
+
+// The power of two that brings the largest scale of a row to [2^14, 2^15).
+float RowFactor(const BlockWeightView& view, int64_t n, int64_t blocks) {
+  float largest = 0;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const float s = std::fabs(ScaleOf(view, n, b));
+    if (!std::isfinite(s)) return 1;
+    largest = std::max(largest, s);
+  }
+  return largest == 0 ? 1.0f : std::ldexp(1.0f, std::max(std::ilogb(largest) - 14, -126));
+}
+
+void PackScales(const BlockWeightView& view, const PackedLayout& l, int64_t n0, int rows, uint8_t* group) {
+  const GroupParts parts = PartsOf(l);
+  const int64_t blocks = view.format.Blocks(view.k);
+  for (int r = 0; r < rows; ++r) {
+    const int64_t n = n0 + r;
+    float factor = 1;
+    if (l.scale_form == ScaleForm::kFloat16Row) {
+      factor = RowFactor(view, n, blocks);
+      Put(group, 0, r, factor);
+    }
+    for (int64_t b = 0; b < blocks; ++b) {
+      float scale = ScaleOf(view, n, b);
+      switch (l.scale_form) {
+        case ScaleForm::kFloat16:
+        case ScaleForm::kBFloat16:
+          Put(group + parts.scale, b, r, ScaleBitsOf(view, n, b));
+          break;
+        case ScaleForm::kFloat16Row: {
+          const uint16_t half = FloatToHalf(scale / factor);
+          Put(group + parts.scale, b, r, half);
+          scale = HalfToFloat(half);
+          break;
+        }
+        default:
+          Put(group + parts.scale, b, r, scale);
+          break;
+      }
+      if (l.min_form == MinForm::kZeroPoint) {
+        Put(group + parts.min, b, r, static_cast<uint8_t>(ZeroPointOf(view, n, b)));
+      } else if (l.min_form == MinForm::kFloat32) {
+        // From the scale as stored, so that code - zero point cancels as in the source.
+        Put(group + parts.min, b, r, -ZeroPointOf(view, n, b) * scale);
+      }
+    }
+  }
+}
+
+void PackScaledGroups(const BlockWeightView& view, const PackedLayout& l, int64_t first, int64_t last,
+                      uint8_t* base) {
+  const size_t code_offset = PartsOf(l).code;
+  for (int64_t g = first; g < last; ++g) {
+    const int rows = static_cast<int>(std::min(kGroupRows, l.n - g * kGroupRows));
+    PackScales(view, l, g * kGroupRows, rows, base + static_cast<size_t>(g) * l.group_bytes);
+  }
+  const int64_t rows = std::min(last * kGroupRows, l.n) - first * kGroupRows;
+  uint8_t codes[kTileGroups * kGroupRows * kBlock] = {};
+  for (int64_t b = 0; b < l.blocks; ++b) {
+    const int64_t count = std::min(kBlock, l.k - b * kBlock);
+    if (count < kBlock) std::memset(codes, 0, sizeof codes);
+    ScaledCodeTile(view, first * kGroupRows, rows, b * kBlock, count, codes, kBlock);
+    for (int64_t g = first; g < last; ++g)
+      InterleaveBlock(l.bits, codes + (g - first) * kGroupRows * kBlock, kBlock,
+                      base + static_cast<size_t>(g) * l.group_bytes + code_offset +
+                          static_cast<size_t>(b) * CodeBlockBytes(l.bits));
+  }
+}
+
+void PackIndex(const BlockWeightView& view, const PackedLayout& l, uint8_t* out) {
+  for (int64_t k = 0; k < l.blocks * kBlock; ++k) {
+    const int32_t block = k < l.k ? static_cast<int32_t>(BlockOf(view, k)) : 0;
+    std::memcpy(out + k * 4, &block, sizeof block);
+  }
+}
+
+}  // namespace
+
+void Pack(const BlockWeightView& view, const PackedLayout& l, int64_t first_group, int64_t last_group,
+          void* packed) {
+  if (view.format != l.source || view.n != l.n || view.k != l.k || (!view.g_idx.empty() && !l.indexed))
+    Throw(Code::kInvalidModel, "weight [", view.n, ",", view.k, "] ", view.format.Name(),
+          " is not what was planned: [", l.n, ",", l.k, "] ", l.source.Name());
+  uint8_t* base = static_cast<uint8_t*>(packed);
+  if (l.indexed && first_group == 0) PackIndex(view, l, base);
+  base += l.index_bytes;
+  const size_t parts_bytes = l.row_bytes + l.scale_bytes;
+  for (int64_t g = first_group; g < last_group; ++g)
+    std::memset(base + static_cast<size_t>(g) * l.group_bytes, 0, parts_bytes);
+  if (view.format.kind == BlockKind::kGguf) {
+    for (int64_t g = first_group; g < last_group; ++g) {
+      const int rows = static_cast<int>(std::min(kGroupRows, l.n - g * kGroupRows));
+      PackGgufGroup(view, l, g * kGroupRows, rows, base + static_cast<size_t>(g) * l.group_bytes);
+    }
+    return;
+  }
+  const int64_t step = view.format.kind == BlockKind::kQdqKN ? kTileGroups : 1;
+  for (int64_t g = first_group; g < last_group; g += step)
+    PackScaledGroups(view, l, g, std::min(g + step, last_group), base);
+}
+
+void DequantizePackedRow(const PackedLayout& l, const void* packed, int64_t n, float* out) {
+  const GroupParts parts = PartsOf(l);
+  const uint8_t* group = GroupOf(l, packed, n / kGroupRows);
+  const int r = static_cast<int>(n % kGroupRows);
+  const float factor = l.row_bytes != 0 ? Get<float>(group, 0, r) : 1.0f;
+  const int64_t per_super = l.span == 16 ? 16 : 8;
+  const auto scale_at = [&](int64_t j) {
+    switch (l.scale_form) {
+      case ScaleForm::kFloat32:
+        return Get<float>(group + parts.scale, j, r);
+      case ScaleForm::kBFloat16:
+        return BFloat16ToFloat(Get<uint16_t>(group + parts.scale, j, r));
+      case ScaleForm::kSuper:
+        return HalfToFloat(Get<uint16_t>(group + parts.super_scale, j / per_super, r)) *
+               static_cast<float>(Get<int8_t>(group + parts.scale, j, r));
+      default:
+        return HalfToFloat(Get<uint16_t>(group + parts.scale, j, r)) * factor;
+    }
+  };
+  const auto min_at = [&](int64_t j) {
+    switch (l.min_form) {
+      case MinForm::kOffset:
+        return 0.0f;
+      case MinForm::kZeroPoint:
+        return static_cast<float>(Get<uint8_t>(group + parts.min, j, r));
+      case MinForm::kFloat16:
+        return HalfToFloat(Get<uint16_t>(group + parts.min, j, r));
+      case MinForm::kFloat32:
+        return Get<float>(group + parts.min, j, r) * factor;
+      case MinForm::kSuper:
+        return -HalfToFloat(Get<uint16_t>(group + parts.super_min, j / per_super, r)) *
+               static_cast<float>(Get<uint8_t>(group + parts.min, j, r));
+    }
+    return 0.0f;
+  };
+  int64_t current = -1;
+  float s = 0, m = 0;
+  for (int64_t k = 0; k < l.k; k += 4) {
+    const int64_t j = k / l.span;
+    if (!l.indexed && j != current) {
+      current = j;
+      s = scale_at(j);
+      m = min_at(j);
+    }
+    const uint8_t* block = group + parts.code + static_cast<size_t>(k / kBlock) * CodeBlockBytes(l.bits);
+    const uint32_t codes = CodesOfQuad(l.bits, block, r, static_cast<int>(k % kBlock / 4));
+    const int64_t count = std::min<int64_t>(4, l.k - k);
+    for (int64_t i = 0; i < count; ++i) {
+      if (l.indexed) {
+        int32_t b;
+        std::memcpy(&b, static_cast<const uint8_t*>(packed) + (k + i) * 4, sizeof b);
+        s = scale_at(b);
+        m = min_at(b);
+      }
+      const int u = static_cast<int>(codes >> (8 * i) & 255);
+      const float code = l.iq4                            ? static_cast<float>(kIq4Values[u])
+                         : l.min_form == MinForm::kOffset ? static_cast<float>(u - l.offset)
+                                                          : static_cast<float>(u);
+      out[k + i] = l.min_form == MinForm::kZeroPoint ? (code - m) * s : code * s + m;
+    }
+  }
+}
+
+}  // namespace ullage::quant
