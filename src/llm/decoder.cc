@@ -1,0 +1,455 @@
+#include "llm/decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "core/half.h"
+#include "graph/patch.h"
+
+namespace ullage::llm {
+
+using graph::kNone;
+using graph::ValueId;
+
+namespace {
+
+constexpr std::string_view kLongContextInput = "ullage.long_context";
+
+/// The layer number when `name` is `pattern` with a number for "%d"; -1 otherwise.
+int64_t MatchPattern(std::string_view name, std::string_view pattern) {
+  const auto at = pattern.find("%d");
+  if (at == std::string_view::npos || name.size() < pattern.size() - 1) return -1;
+  const auto before = pattern.substr(0, at), after = pattern.substr(at + 2);
+  if (name.substr(0, at) != before || name.size() < before.size() + after.size()) return -1;
+  if (name.substr(name.size() - after.size()) != after) return -1;
+  const auto digits = name.substr(at, name.size() - before.size() - after.size());
+  if (digits.empty() || digits.size() > 6) return -1;
+  int64_t n = 0;
+  for (char c : digits) {
+    if (c < '0' || c > '9') return -1;
+    n = n * 10 + (c - '0');
+  }
+  return n;
+}
+
+std::string FillPattern(std::string pattern, int64_t n) {
+  if (const auto at = pattern.find("%d"); at != std::string::npos) pattern.replace(at, 2, std::to_string(n));
+  return pattern;
+}
+
+std::string Replaced(std::string s, std::string_view from, std::string_view to) {
+  if (const auto at = s.find(from); at != std::string::npos) s.replace(at, from.size(), to);
+  return s;
+}
+
+bool HasOutput(const graph::Graph& g, std::string_view name) {
+  return std::any_of(g.outputs.begin(), g.outputs.end(), [&](ValueId v) { return g.value(v).name == name; });
+}
+
+/// The output that hands the state on; empty when there is none.
+std::string PresentOf(const graph::Graph& g, const TensorNames& names, const std::string& past) {
+  if (const int64_t n = MatchPattern(past, names.past_key); n >= 0) {
+    const std::string out = FillPattern(names.present_key, n);
+    if (HasOutput(g, out)) return out;
+  }
+  if (const int64_t n = MatchPattern(past, names.past_value); n >= 0) {
+    const std::string out = FillPattern(names.present_value, n);
+    if (HasOutput(g, out)) return out;
+  }
+  if (past.rfind("past", 0) != 0 && past.rfind("cache", 0) != 0) return "";
+  for (const auto& out : {Replaced(past, "past_key_values", "present"), Replaced(past, "past", "present"),
+                          Replaced(past, "past_key_values", "present_key_values"), past + "_out"})
+    if (out != past && HasOutput(g, out)) return out;
+  return "";
+}
+
+/// Whether the value is a windowed cache, which never grows.
+bool IsWindowed(const graph::Graph& g, ValueId v, int64_t* window) {
+  for (graph::NodeId id : g.value(v).consumers) {
+    const graph::Node& n = g.node(id);
+    if (n.op == "GroupQueryAttention" && n.Int("sliding_window_cache", 0) != 0) {
+      *window = n.Int("local_window_size", 0);
+      return true;
+    }
+  }
+  return false;
+}
+
+template <class T>
+void Fill(std::vector<std::byte>& data, int64_t count, const auto& value_of) {
+  for (int64_t i = 0; i < count; ++i) {
+    const T v = static_cast<T>(value_of(i));
+    std::memcpy(data.data() + static_cast<size_t>(i) * sizeof(T), &v, sizeof(T));
+  }
+}
+
+void FillAs(DType dtype, std::vector<std::byte>& data, int64_t count, const auto& value_of) {
+  switch (dtype) {
+    case DType::kInt64:
+      Fill<int64_t>(data, count, value_of);
+      break;
+    case DType::kInt32:
+      Fill<int32_t>(data, count, value_of);
+      break;
+    case DType::kBool:
+      Fill<uint8_t>(data, count, value_of);
+      break;
+    case DType::kFloat:
+      Fill<float>(data, count, value_of);
+      break;
+    default:
+      Throw(Code::kUnsupported, "inputs of type ", NameOf(dtype));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Decoder> Decoder::Create(const ModelSource& source, const DecoderOptions& options) {
+  std::unique_ptr<Decoder> d(new Decoder);
+  const int64_t limit = source.context_length;
+  std::optional<DType> kv;
+  const std::string kv_name = options.options.Str("session.kv_type");
+  if (kv_name == "float32")
+    kv = DType::kFloat;
+  else if (kv_name == "float16" || kv_name.empty())
+    kv = DType::kFloat16;
+  else
+    Throw(Code::kUsage, "option session.kv_type: expected float16 or float32, found \"", kv_name, "\"");
+  d->context_ =
+      options.context > 0 ? options.context : std::min(limit > 0 ? limit : kDefaultContext, kDefaultContext);
+  if (limit > 0 && d->context_ > limit)
+    Throw(Code::kUsage, "--context ", d->context_, " is more than the model's context of ", limit, " tokens");
+  d->chunk_ = std::min(options.chunk > 0 ? options.chunk : kDefaultChunk, d->context_);
+
+  auto graph = LoadGraph(source, options.plan_only, d->context_, kv);
+  d->FindLongContextSwitch(*graph);
+  d->Recognise(source, *graph, options);
+
+  session::SessionSpec spec;
+  spec.model_name = source.name;
+  spec.graph = graph;
+  spec.options = options.options;
+  if (!spec.options.Has("session.pre_allocate_execution_buffers"))
+    spec.options.Set("session.pre_allocate_execution_buffers", "1");
+  spec.threads = options.threads;
+  spec.states = d->states_;
+  spec.extra = options.extra;
+  spec.cpu_limit = options.cpu_limit;
+  spec.plan_only = options.plan_only;
+  if (!options.all_logits) spec.last_token_output = d->logits_name_;
+  Decoder* raw = d.get();
+  const auto profile = [raw](int64_t most) {
+    return [raw, most](const graph::Graph& g, ops::SymbolTable& t) { return raw->Facts(g, t, most); };
+  };
+  if (d->chunk_ > 1) spec.profiles.push_back({"prefill", profile(d->chunk_)});
+  spec.profiles.push_back({"decode", profile(1)});
+  d->single_profile_ = d->chunk_ == 1;
+  d->session_ = session::Session::Create(std::move(spec));
+  d->logits_index_ = d->session_->OutputIndex(d->logits_name_);
+  d->tokens_.reserve(static_cast<size_t>(d->context_));
+  d->replay_.reserve(static_cast<size_t>(d->context_));
+  d->row_.resize(static_cast<size_t>(d->vocabulary_));
+  return d;
+}
+
+void Decoder::FindLongContextSwitch(graph::Graph& graph) {
+  for (graph::NodeId id : graph.Order()) {
+    const graph::Node& node = graph.node(id);
+    if (node.op != "If" || !node.domain.empty()) continue;
+    const graph::Node* condition = graph.ProducerOf(node.input(0));
+    if (!condition || (condition->op != "Greater" && condition->op != "GreaterOrEqual")) continue;
+    const graph::Constant* limit = graph.ConstantOf(condition->input(1));
+    if (!limit || limit->elements() != 1 || !limit->available() || !node.captures.empty()) continue;
+    const int64_t threshold = limit->AsInts()[0] - (condition->op == "GreaterOrEqual" ? 1 : 0);
+    if (long_threshold_ > 0 && threshold != long_threshold_) continue;
+    long_threshold_ = threshold;
+    ValueId flag = graph.FindValue(kLongContextInput);
+    if (flag == kNone) flag = graph.AddInput(kLongContextInput, DType::kBool, graph::DeclaredShape{});
+    graph.SetInput(graph.node(id), 0, flag);
+  }
+}
+
+void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph, const DecoderOptions&) {
+  const TensorNames& names = source.names;
+  const auto fail = [&](const auto&... parts) {
+    Throw(Code::kUnsupported, source.name, " is not a language model that can be run: ", parts...);
+  };
+  logits_name_ = names.logits;
+  if (!HasOutput(graph, logits_name_)) fail("the graph has no output ", logits_name_);
+  bool ids = false;
+  std::string left;
+  for (ValueId v : graph.inputs) {
+    const graph::Value& value = graph.value(v);
+    Input in;
+    in.dtype = value.dtype;
+    in.rank = value.declared ? static_cast<int>(value.declared->size()) : 2;
+    const auto last =
+        value.declared && !value.declared->empty() ? value.declared->back() : graph::DeclaredDim{};
+    if (value.name == names.input_ids) {
+      in.role = Role::kIds;
+      ids = true;
+      in.data.resize(static_cast<size_t>(chunk_) * 8);
+    } else if (value.name == names.attention_mask) {
+      in.role = Role::kMask;
+      in.fixed_mask = last.value > 0;
+      in.mask_length = in.fixed_mask ? last.value : context_;
+      if (in.mask_length < context_)
+        fail("its attention mask is fixed at ", in.mask_length, " tokens; use --context ", in.mask_length);
+      in.data.resize(static_cast<size_t>(in.mask_length) * 8);
+    } else if (value.name == names.position_ids) {
+      in.role = Role::kPositions;
+      in.data.resize(static_cast<size_t>(chunk_) * 8 * (in.rank == 3 ? 3 : 1));
+    } else if (value.name == kLongContextInput) {
+      in.role = Role::kLongContext;
+      in.data.resize(1);
+    } else if (value.name == "use_cache_branch") {
+      in.role = Role::kCacheBranch;
+      in.data.resize(1);
+    } else if (value.name == "num_logits_to_keep") {
+      in.role = Role::kLogitsToKeep;
+      in.data.resize(8);
+    } else if (value.name == "past_sequence_length" || value.name == "past_key_values_length") {
+      in.role = Role::kPast;
+      in.data.resize(8);
+    } else if (value.name == "total_sequence_length") {
+      in.role = Role::kTotal;
+      in.data.resize(8);
+    } else if (value.name == "current_sequence_length") {
+      in.role = Role::kSequence;
+      in.data.resize(8);
+    } else {
+      in.role = Role::kState;
+      session::StateSpec state;
+      state.input = value.name;
+      state.output = PresentOf(graph, names, value.name);
+      if (state.output.empty() || !value.declared) {
+        left += (left.empty() ? "" : ", ") + value.name;
+        continue;
+      }
+      const graph::DeclaredShape& shape = *value.declared;
+      int64_t window = 0;
+      const bool windowed = IsWindowed(graph, v, &window);
+      state.grows = shape.size() == 4 && shape[2].value < 0 && !windowed;
+      for (size_t i = 0; i < shape.size(); ++i) {
+        int64_t dim = shape[i].value;
+        if (i == 0 && dim < 0) dim = 1;
+        if (shape.size() == 4 && i == 1 && dim < 0) dim = source.kv_heads;
+        if (shape.size() == 4 && i == 3 && dim < 0) dim = source.head_size;
+        if (shape.size() == 4 && i == 2 && dim < 0)
+          dim = windowed ? std::max(window, std::min(context_, window + std::min<int64_t>(window, 256)))
+                         : context_;
+        if (dim <= 0) fail("nothing says how large dimension ", i, " of ", value.name, " is");
+        state.max_shape.push_back(dim);
+      }
+      can_rewind_ = can_rewind_ && state.grows;
+      states_.push_back(std::move(state));
+    }
+    inputs_.push_back(std::move(in));
+  }
+  if (!ids) {
+    if (graph.FindValue(names.inputs_embeds) != kNone)
+      fail("it takes embeddings (", names.inputs_embeds, "), not token ids");
+    fail("the graph has no input ", names.input_ids);
+  }
+  if (!left.empty()) fail("nothing is known to feed the inputs ", left);
+  if (states_.empty()) fail("the graph keeps no past (no past_key_values inputs)");
+  views_.resize(inputs_.size());
+  // The vocabulary: last dimension of the logits, as proved for a run of one token.
+  ops::SymbolTable table;
+  const auto facts = shapes::Propagate(graph, Facts(graph, table, 1), {}, table);
+  for (ValueId v : graph.outputs)
+    if (graph.value(v).name == logits_name_) {
+      const auto& s = facts.of(v).shape;
+      if (s.rank < 2 || !s.at(-1).exact()) fail("the size of its vocabulary is not known");
+      vocabulary_ = s.at(-1).upper;
+    }
+}
+
+std::vector<ops::ValueFacts> Decoder::Facts(const graph::Graph& graph, ops::SymbolTable& table,
+                                            int64_t most_new) const {
+  using ops::Bound;
+  using ops::BoundedShape;
+  const Bound one = Bound::Exactly(1);
+  const Bound fresh = most_new == 1 ? one : table.Symbol("sequence", 1, most_new);
+  const Bound past = table.Symbol("past", 0, context_ - 1);
+  const ops::BoundMath math(&table);
+  Bound total = math.Add(past, fresh);
+  if (total.expr != ops::kNoExpr) table.Restrict(total.expr, 1, context_);
+  total = math.Add(past, fresh);
+  std::vector<ops::ValueFacts> facts;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const Input& in = inputs_[i];
+    ops::ValueFacts f;
+    f.dtype = graph.value(graph.inputs[i]).dtype;
+    switch (in.role) {
+      case Role::kIds:
+        f.shape = BoundedShape::OfDims({one, fresh});
+        break;
+      case Role::kMask:
+        f.shape = BoundedShape::OfDims({one, in.fixed_mask ? Bound::Exactly(in.mask_length) : total});
+        break;
+      case Role::kPositions:
+        f.shape = in.rank == 3 ? BoundedShape::OfDims({Bound::Exactly(3), one, fresh})
+                               : BoundedShape::OfDims({one, fresh});
+        break;
+      case Role::kLongContext:
+        f.shape = BoundedShape::Scalar();
+        break;
+      case Role::kCacheBranch:
+        f.shape = BoundedShape::OfDims({one});
+        break;
+      case Role::kLogitsToKeep:
+      case Role::kPast:
+      case Role::kTotal:
+      case Role::kSequence:
+        f.shape = in.rank == 0 ? BoundedShape::Scalar() : BoundedShape::OfDims({one});
+        if (in.rank == 2) f.shape.push_back(one);
+        break;
+      case Role::kState: {
+        for (const auto& state : states_)
+          if (state.input == graph.value(graph.inputs[i]).name) {
+            f.shape = BoundedShape::Of(state.max_shape);
+            if (state.grows) f.shape[2] = past;
+          }
+        break;
+      }
+    }
+    facts.push_back(std::move(f));
+  }
+  return facts;
+}
+
+void Decoder::Feed(std::span<const int32_t> ids, const std::atomic<bool>* stop) {
+  const auto have = static_cast<int64_t>(tokens_.size()), more = static_cast<int64_t>(ids.size());
+  if (have + more > context_)
+    Throw(Code::kInvalidInput, "the prompt has ", have + more, " tokens, more than the context of ",
+          context_);
+  for (int32_t id : ids)
+    if (id < 0 || id >= vocabulary_)
+      Throw(Code::kInvalidInput, "token id ", id, " is not in the vocabulary of ", vocabulary_);
+  if (long_threshold_ > 0) {
+    // Beyond the threshold all positions use the long tables, so keys that were made with the short ones are
+    // made anew.
+    const bool wanted = have + more > long_threshold_;
+    if (wanted != long_context_) {
+      long_context_ = wanted;
+      if (have > 0) {
+        replay_.assign(tokens_.begin(), tokens_.end());
+        session_->ResetStates();
+        tokens_.clear();
+        for (size_t at = 0; at < replay_.size(); at += static_cast<size_t>(chunk_))
+          Run(std::span(replay_).subspan(at, std::min(replay_.size() - at, static_cast<size_t>(chunk_))),
+              stop);
+      }
+    }
+  }
+  for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(chunk_))
+    Run(ids.subspan(at, std::min(ids.size() - at, static_cast<size_t>(chunk_))), stop);
+}
+
+void Decoder::Run(std::span<const int32_t> ids, const std::atomic<bool>* stop) {
+  const auto past = static_cast<int64_t>(tokens_.size()), fresh = static_cast<int64_t>(ids.size()),
+             total = past + fresh;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    Input& in = inputs_[i];
+    if (in.role == Role::kState) continue;
+    TensorView& view = views_[i];
+    view.dtype = in.dtype;
+    view.data = in.data.data();
+    const auto scalar = [&](int64_t n) {
+      view.shape = in.rank == 0 ? Shape{} : in.rank == 2 ? Shape{1, 1} : Shape{1};
+      FillAs(in.dtype, in.data, 1, [&](int64_t) { return n; });
+    };
+    switch (in.role) {
+      case Role::kIds:
+        view.shape = {1, fresh};
+        FillAs(in.dtype, in.data, fresh, [&](int64_t k) { return ids[static_cast<size_t>(k)]; });
+        break;
+      case Role::kMask:
+        view.shape = {1, in.fixed_mask ? in.mask_length : total};
+        FillAs(in.dtype, in.data, view.shape[1], [&](int64_t k) { return k < total ? 1 : 0; });
+        break;
+      case Role::kPositions:
+        view.shape = in.rank == 3 ? Shape{3, 1, fresh} : Shape{1, fresh};
+        FillAs(in.dtype, in.data, view.shape.elements(), [&](int64_t k) { return past + k % fresh; });
+        break;
+      case Role::kLongContext:
+        view.shape = {};
+        in.data[0] = std::byte{long_context_};
+        break;
+      case Role::kCacheBranch:
+        view.shape = {1};
+        in.data[0] = std::byte{past > 0};
+        break;
+      case Role::kLogitsToKeep:
+        scalar(session_->spec().last_token_output.empty() ? 0 : 1);
+        break;
+      case Role::kPast:
+        scalar(past);
+        break;
+      case Role::kTotal:
+        scalar(total);
+        break;
+      case Role::kSequence:
+        scalar(fresh);
+        break;
+      case Role::kState:
+        break;
+    }
+  }
+  session_->Run(fresh == 1 && !single_profile_ ? 1 : 0, views_, stop);
+  tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+}
+
+int64_t Decoder::logit_rows() const {
+  const TensorView& out = session_->output(logits_index_);
+  return vocabulary_ > 0 ? out.shape.elements() / vocabulary_ : 0;
+}
+
+namespace {
+void ToFloat(const TensorView& view, int64_t first, int64_t count, float* out) {
+  switch (view.dtype) {
+    case DType::kFloat:
+      std::memcpy(out, view.as<float>() + first, static_cast<size_t>(count) * sizeof(float));
+      break;
+    case DType::kFloat16:
+      for (int64_t i = 0; i < count; ++i) out[i] = HalfToFloat(view.as<uint16_t>()[first + i]);
+      break;
+    case DType::kBFloat16:
+      for (int64_t i = 0; i < count; ++i) out[i] = BFloat16ToFloat(view.as<uint16_t>()[first + i]);
+      break;
+    default:
+      Throw(Code::kUnsupported, "logits of type ", NameOf(view.dtype));
+  }
+}
+}  // namespace
+
+std::span<const float> Decoder::logits() {
+  const TensorView& out = session_->output(logits_index_);
+  const int64_t first = (logit_rows() - 1) * vocabulary_;
+  if (out.dtype == DType::kFloat) return {out.as<float>() + first, static_cast<size_t>(vocabulary_)};
+  ToFloat(out, first, vocabulary_, row_.data());
+  return row_;
+}
+
+void Decoder::CopyLogits(float* out) {
+  const TensorView& view = session_->output(logits_index_);
+  ToFloat(view, 0, view.shape.elements(), out);
+}
+
+int64_t Decoder::Rewind(int64_t count) {
+  count = std::min(count, static_cast<int64_t>(tokens_.size()));
+  if (count == static_cast<int64_t>(tokens_.size())) return count;
+  if (!can_rewind_ || count == 0 || (long_context_ && count <= long_threshold_)) {
+    session_->ResetStates();
+    tokens_.clear();
+    return 0;
+  }
+  session_->SetStateRows(count);
+  tokens_.resize(static_cast<size_t>(count));
+  return count;
+}
+
+}  // namespace ullage::llm

@@ -1,0 +1,108 @@
+/// A language model's graph in a session: tokens in, logits out, caches in between.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "llm/model_source.h"
+#include "session/session.h"
+
+namespace ullage::llm {
+
+inline constexpr int64_t kDefaultContext = 4096;
+inline constexpr int64_t kDefaultChunk = 512;
+
+struct DecoderOptions {
+  OptionBag options;
+  int threads = 0;
+  /// Most tokens that the caches hold; 0: the model's context, at most kDefaultContext.
+  int64_t context = 0;
+  /// Most tokens of a prompt per Run; 0: kDefaultChunk, at most the context.
+  int64_t chunk = 0;
+  /// Logits for every token of a Run rather than for the last only.
+  bool all_logits = false;
+  bool plan_only = false;
+  std::optional<int64_t> cpu_limit;
+  /// Memory of the caller's to plan with the session's.
+  std::vector<session::ExtraMemory> extra;
+};
+
+/// Decodes one sequence. Not thread-safe. After Create(), Feed() allocates nothing.
+class Decoder {
+ public:
+  /// Recognises a decoder by its inputs and outputs. Throws kUnsupported, naming what is missing, for other
+  /// graphs (no logits, no token ids, inputs that nothing can feed).
+  static std::unique_ptr<Decoder> Create(const ModelSource& source, const DecoderOptions& options);
+
+  /// Runs the tokens through the model, in chunks, behind those that the caches hold. Throws kInvalidInput
+  /// when they do not fit in the context (naming both numbers) or an id is not in the vocabulary; then
+  /// nothing has changed. On kInterrupted the tokens of the chunks that were done stay.
+  void Feed(std::span<const int32_t> ids, const std::atomic<bool>* stop = nullptr);
+  /// Logits of the last token that was fed: vocabulary() floats, valid until the next call.
+  std::span<const float> logits();
+  /// Logits of all tokens of the last Feed() of at most chunk() tokens (all_logits): row-major, as floats.
+  void CopyLogits(float* out);
+  int64_t logit_rows() const;
+
+  /// Tokens in the caches.
+  const std::vector<int32_t>& tokens() const { return tokens_; }
+  /// Keeps the first `count` tokens if the caches allow it, else none (recurrent and windowed states cannot
+  /// go back). Returns how many were kept.
+  int64_t Rewind(int64_t count);
+
+  int64_t context() const { return context_; }
+  int64_t chunk() const { return chunk_; }
+  int64_t vocabulary() const { return vocabulary_; }
+  session::Session& session() { return *session_; }
+  const session::Session& session() const { return *session_; }
+
+ private:
+  enum class Role {
+    kIds,
+    kMask,
+    kPositions,
+    kState,
+    kLongContext,
+    kCacheBranch,
+    kLogitsToKeep,
+    kPast,
+    kTotal,
+    kSequence
+  };
+  struct Input {
+    Role role = Role::kIds;
+    DType dtype = DType::kInt64;
+    bool fixed_mask = false;
+    int64_t mask_length = 0;
+    int rank = 2;
+    std::vector<std::byte> data;
+  };
+  Decoder() = default;
+  void Recognise(const ModelSource& source, const graph::Graph& graph, const DecoderOptions& options);
+  void FindLongContextSwitch(graph::Graph& graph);
+  void Run(std::span<const int32_t> ids, const std::atomic<bool>* stop);
+  std::vector<ops::ValueFacts> Facts(const graph::Graph& graph, ops::SymbolTable& table,
+                                     int64_t most_new) const;
+
+  std::unique_ptr<session::Session> session_;
+  std::vector<Input> inputs_;
+  std::vector<session::StateSpec> states_;
+  std::vector<TensorView> views_;
+  std::vector<int32_t> tokens_;
+  std::vector<int32_t> replay_;
+  std::vector<float> row_;
+  size_t logits_index_ = 0;
+  std::string logits_name_;
+  int64_t context_ = 0, chunk_ = 0, vocabulary_ = 0;
+  int64_t long_threshold_ = 0;  // > 0: contexts beyond it use other position tables
+  bool long_context_ = false;
+  bool can_rewind_ = true;
+  bool single_profile_ = false;
+};
+
+}  // namespace ullage::llm
