@@ -23,6 +23,7 @@ constexpr ArchitectureInfo kArchitectures[] = {
 /// Bound of every count: products of three of them stay below 2^63.
 constexpr int64_t kMaxCount = 1 << 20;
 constexpr int64_t kMaxContext = 1 << 24;
+constexpr int64_t kMaxHeadSize = 8192;
 
 /// Reads keys that begin with the architecture's name.
 class Keys {
@@ -245,9 +246,9 @@ Hyperparameters ReadHyperparameters(const GgufFile& file) {
     Throw(Code::kInvalidModel, file.path(), ": key ", keys.Name("attention.head_count"), ": ", h.heads,
           " query heads are no multiple of ", h.kv_heads, " key heads");
   std::optional<int64_t> head_size;
-  if (h.hidden / h.heads > 0) head_size = h.hidden / h.heads;
-  h.head_size = keys.Count("attention.key_length", head_size, kMaxCount);
-  const int64_t value_size = keys.Count("attention.value_length", h.head_size, kMaxCount);
+  if (const int64_t size = h.hidden / h.heads; size > 0 && size <= kMaxHeadSize) head_size = size;
+  h.head_size = keys.Count("attention.key_length", head_size, kMaxHeadSize);
+  const int64_t value_size = keys.Count("attention.value_length", h.head_size, kMaxHeadSize);
   if (value_size != h.head_size)
     keys.Unsupported(
         StrCat("a value head size (", value_size, ") other than the key head size (", h.head_size, ")"));

@@ -2,6 +2,7 @@
 """Writes the tiny models of tests/gguf/models: random weights, every architecture and every tensor type.
 
     make_models.py [OUT_DIR]
+    make_models.py --seeds OUT_DIR           the headers alone, as seeds of the fuzzer (tests/fuzz/corpus/gguf)
 
 For each model NAME.gguf there are NAME.ids.npy (token ids, int64) and NAME.logits.npy (float32 [tokens, vocabulary],
 from reference.py, whose agreement with transformers `zoo_to_gguf.py --check` shows). Needs numpy and gguf; the output
@@ -237,10 +238,25 @@ def gemma3(path):
     w.close()
 
 
+MODELS = (llama, llama_k, qwen2, qwen3, phi3, gemma3)
+
+
+def seeds(out):
+    os.makedirs(out, exist_ok=True)
+    for make in MODELS:
+        path = os.path.join(out, make.__name__)
+        make(path)
+        header = gguf.GGUFReader(path).data_offset
+        with open(path, "r+b") as f:
+            f.truncate(header)
+
+
 def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "--seeds":
+        return seeds(sys.argv[2])
     out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
     os.makedirs(out, exist_ok=True)
-    for make in (llama, llama_k, qwen2, qwen3, phi3, gemma3):
+    for make in MODELS:
         path = os.path.join(out, make.__name__ + ".gguf")
         make(path)
         ids = np.array([(7 * i + 3) % VOCABULARY for i in range(TOKENS)], np.int64)
