@@ -35,8 +35,8 @@ inline constexpr int64_t kWidePanels = 4;
 #define ULLAGE_UNROLL _Pragma("GCC unroll 16")
 
 template <class E, int kRows>
-HWY_INLINE void Kernel(const float* HWY_RESTRICT a, const typename E::T* HWY_RESTRICT b, int64_t ldb,
-                       int64_t depth, float* HWY_RESTRICT c, int64_t pitch, bool first) {
+HWY_INLINE void Kernel(const float* HWY_RESTRICT a, int64_t a_step, const typename E::T* HWY_RESTRICT b,
+                       int64_t ldb, int64_t depth, float* HWY_RESTRICT c, int64_t pitch, bool first) {
   for (int64_t j = 0; j < kPanel; j += kVectors * kLanes) {
     VF acc[kRows][kVectors];
     ULLAGE_UNROLL for (int i = 0; i < kRows; ++i) {
@@ -46,7 +46,7 @@ HWY_INLINE void Kernel(const float* HWY_RESTRICT a, const typename E::T* HWY_RES
     }
     const float* ap = a;
     const typename E::T* bp = b + j;
-    for (int64_t k = 0; k < depth; ++k, ap += kRows, bp += ldb) {
+    for (int64_t k = 0; k < depth; ++k, ap += a_step, bp += ldb) {
       VF bv[kVectors];
       ULLAGE_UNROLL for (int v = 0; v < kVectors; ++v) bv[v] = Load<E>(bp + v * kLanes);
       ULLAGE_UNROLL for (int i = 0; i < kRows; ++i) {
@@ -96,22 +96,22 @@ void RunWideRow(const float* HWY_RESTRICT a, const typename E::T* HWY_RESTRICT b
 }
 
 template <class E>
-void RunKernel(int64_t rows, const float* a, const typename E::T* b, int64_t ldb, int64_t depth, float* c,
-               int64_t pitch, bool first) {
+HWY_NOINLINE void RunKernel(int64_t rows, const float* a, int64_t a_step, const typename E::T* b, int64_t ldb,
+                            int64_t depth, float* c, int64_t pitch, bool first) {
   switch (rows) {
     case 1:
-      return Kernel<E, 1>(a, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 1>(a, a_step, b, ldb, depth, c, pitch, first);
     case 2:
-      return Kernel<E, 2>(a, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 2>(a, a_step, b, ldb, depth, c, pitch, first);
     case 4:
-      return Kernel<E, 4>(a, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 4>(a, a_step, b, ldb, depth, c, pitch, first);
     case 6:
-      return Kernel<E, 6>(a, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 6>(a, a_step, b, ldb, depth, c, pitch, first);
 #if HWY_TARGET <= HWY_AVX3
     case 8:
-      return Kernel<E, 8>(a, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 8>(a, a_step, b, ldb, depth, c, pitch, first);
     default:
-      return Kernel<E, 12>(a, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 12>(a, a_step, b, ldb, depth, c, pitch, first);
 #else
     default:
       return;

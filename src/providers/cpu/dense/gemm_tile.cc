@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/half.h"
 #include "providers/cpu/dense/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -10,57 +9,13 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "providers/cpu/dense/gemm_kernel-inl.h"
+#include "providers/cpu/dense/gemm_pack-inl.h"
 #include "providers/cpu/dense/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ullage::dense {
 namespace HWY_NAMESPACE {
 namespace {
-
-int64_t AlignUp4(int64_t x) {
-  return (x + 3) & ~int64_t{3};
-}
-
-/// Rows of A that one kernel call takes when `left` rows are left.
-int64_t KernelRows(int64_t left) {
-  if (left >= kMaxRows) return kMaxRows;
-  return left <= 2 ? left : std::min(kMaxRows, AlignUp4(left));
-}
-
-/// out[k][rows] from rows of pitch lda, `valid` <= rows of them; the others become 0.
-template <class E>
-void PackRows(const typename E::T* a, int64_t lda, int64_t valid, int64_t rows, int64_t depth, float* out) {
-  if (rows == 1) {
-    int64_t k = 0;
-    for (; k + kLanes <= depth; k += kLanes) hn::StoreU(Load<E>(a + k), DF(), out + k);
-    for (; k < depth; ++k) out[k] = E::Get(a[k]);
-    return;
-  }
-  int64_t i = 0;
-  for (; i + 4 <= valid; i += 4) {
-    const auto* r = a + i * lda;
-    int64_t k = 0;
-    for (; k + 4 <= depth; k += 4) {
-      Transpose4<E>(r + k, r + lda + k, r + 2 * lda + k, r + 3 * lda + k, out + k * rows + i, rows);
-    }
-    for (; k < depth; ++k)
-      for (int64_t j = 0; j < 4; ++j) out[k * rows + i + j] = E::Get(r[j * lda + k]);
-  }
-  for (; i < valid; ++i)
-    for (int64_t k = 0; k < depth; ++k) out[k * rows + i] = E::Get(a[i * lda + k]);
-  for (; i < rows; ++i)
-    for (int64_t k = 0; k < depth; ++k) out[k * rows + i] = 0;
-}
-
-/// The same from A stored [k, m].
-template <class E>
-void PackColumns(const typename E::T* a, int64_t lda, int64_t valid, int64_t rows, int64_t depth,
-                 float* out) {
-  for (int64_t k = 0; k < depth; ++k) {
-    for (int64_t i = 0; i < valid; ++i) out[k * rows + i] = E::Get(a[k * lda + i]);
-    for (int64_t i = valid; i < rows; ++i) out[k * rows + i] = 0;
-  }
-}
 
 /// out[k][kPanel] = B[k0 + k, n0 + j] from B stored [k, n], zeros from column `cols` on.
 template <class E>
@@ -125,7 +80,7 @@ void MultiplyPanel(const float* a, int64_t m, const typename EB::T* b, int64_t l
                    int64_t pitch, bool first) {
   for (int64_t i = 0; i < m;) {
     const int64_t rows = KernelRows(m - i);
-    RunKernel<EB>(rows, a + i * depth, b, ldb, depth, c + i * pitch, pitch, first);
+    RunKernel<EB>(rows, a + i * depth, rows, b, ldb, depth, c + i * pitch, pitch, first);
     i += rows;
   }
 }
