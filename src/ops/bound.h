@@ -57,6 +57,13 @@ class SymbolTable {
   int32_t MulExpr(const Bound& a, const Bound& b);
   /// a / b when b divides a as polynomials.
   int32_t DivExpr(const Bound& a, const Bound& b);
+  /// floor(a / n), n > 0; the larger and the smaller of two numbers. These are atoms of their own unless they
+  /// can be resolved.
+  int32_t FloorDivExpr(const Bound& a, int64_t n);
+  int32_t MaxExpr(const Bound& a, const Bound& b);
+  int32_t MinExpr(const Bound& a, const Bound& b);
+  /// A new symbol that equals no other, for a number that only a run determines. `hint` is used for its name.
+  Bound Fresh(std::string_view hint, int64_t lower, int64_t upper);
   /// Bound of the expression from its symbols' ends and stated relations; exact (expr dropped) when it is a
   /// constant.
   Bound BoundOf(int32_t expr) const;
@@ -78,6 +85,9 @@ class BoundMath {
   Bound Add(const Bound& a, const Bound& b) const;
   Bound Sub(const Bound& a, const Bound& b) const;
   Bound Mul(const Bound& a, const Bound& b) const;
+  /// Certainly a >= b, or a == b, in every run.
+  bool ProvenAtLeast(const Bound& a, const Bound& b) const;
+  bool ProvenEqual(const Bound& a, const Bound& b) const;
   /// Quotient that is known to be exact (Reshape's -1), for b > 0.
   Bound DivExact(const Bound& a, const Bound& b) const;
   /// floor(a / n) and ceil(a / n) for n > 0.
@@ -115,7 +125,9 @@ struct BoundedShape {
   /// Appends; throws kInvalidModel beyond kMaxRank.
   void push_back(const Bound& dim);
   bool exact() const;
-  /// The concrete shape; only when exact().
+  /// Number of elements as a bound (product of the dimensions, at most max_elements).
+  Bound Elements(const BoundMath& math) const;
+  /// The concrete shape; throws kInvalidModel unless exact().
   Shape ToShape() const;
   /// Upper bound of the number of elements; kUnbounded when there is none.
   int64_t ElementsUpper() const;
@@ -124,12 +136,16 @@ struct BoundedShape {
   std::string ToString(const SymbolTable* table = nullptr) const;
 };
 
-/// Contents of a small integer (or bool) tensor, element by element.
+/// Contents of a small integer (or bool) tensor, element by element. A floating-point tensor may have them,
+/// too, where all its elements are known to be integers below 2^24 in magnitude (sizes that pass through
+/// floating point).
 struct BoundedValues {
   static constexpr int kMax = 32;
   int count = 0;
   std::array<Bound, kMax> v;
 
+  Bound& operator[](int i) { return v[static_cast<size_t>(i)]; }
+  const Bound& operator[](int i) const { return v[static_cast<size_t>(i)]; }
   bool exact() const {
     for (int i = 0; i < count; ++i)
       if (!v[static_cast<size_t>(i)].exact()) return false;

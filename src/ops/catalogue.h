@@ -13,8 +13,8 @@ namespace ullage::ops {
 using ShapeRule = void (*)(ShapeContext&);
 
 struct OpInfo {
-  std::string_view domain;  ///< "" is ai.onnx
-  std::string_view name;
+  std::string_view domain = {};  ///< "" is ai.onnx
+  std::string_view name = {};
   /// First version of the domain for which this entry holds; the entry with the largest since <= opset is
   /// taken.
   int since = 1;

@@ -38,6 +38,9 @@ class ShapeContext {
   /// Input facts; for an input that is left out: dtype kUndefined.
   virtual const BoundedShape& shape(int i) const = 0;
   virtual DType dtype(int i) const = 0;
+  /// Tensor unless the context says otherwise. Of a sequence or optional, shape() and dtype() are those of
+  /// any element.
+  virtual graph::TypeKind kind(int) const { return graph::TypeKind::kTensor; }
   /// Contents of a small integer or bool input, or null when unknown. Valid until the rule returns.
   virtual const BoundedValues* values(int i) const = 0;
   /// A constant input with its data, or null (not constant, or data absent while planning).
@@ -58,6 +61,12 @@ class ShapeContext {
   virtual void SetKind(int o, graph::TypeKind kind) = 0;
   /// Contents of a small integer output. At run time this is ignored (the kernel computes them).
   virtual void SetValues(int o, const BoundedValues& values) = 0;
+
+  /// False at run time: rules then skip the work of computing contents.
+  virtual bool wants_values() const { return true; }
+  /// A number within [lower, upper] that only a run determines (the rows of NonZero). Where numbers can be
+  /// named it is a new symbol, so that its uses are known to be equal.
+  virtual Bound Fresh(int64_t lower, int64_t upper) { return Bound::Between(lower, upper); }
 
   /// Throws kInvalidModel naming the node.
   template <class... Parts>

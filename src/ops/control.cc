@@ -1,0 +1,231 @@
+#include "ops/families.h"
+
+namespace ullage::ops {
+namespace {
+
+// Rounds of a loop whose facts may still change before they are widened.
+constexpr int kExactRounds = 3;
+
+bool SameBound(const Bound& a, const Bound& b) {
+  return a.lower == b.lower && a.upper == b.upper && a.expr == b.expr;
+}
+
+bool SameFacts(const ValueFacts& a, const ValueFacts& b) {
+  if (a.dtype != b.dtype || a.kind != b.kind || a.shape.rank != b.shape.rank ||
+      a.shape.max_elements != b.shape.max_elements || !a.values != !b.values)
+    return false;
+  for (int i = 0; i < a.shape.rank; ++i)
+    if (!SameBound(a.shape[i], b.shape[i])) return false;
+  if (!a.values) return true;
+  if (a.values->count != b.values->count) return false;
+  for (int i = 0; i < a.values->count; ++i)
+    if (!SameBound((*a.values)[i], (*b.values)[i])) return false;
+  return true;
+}
+
+ValueFacts UnionFacts(const ShapeContext& c, const ValueFacts& a, const ValueFacts& b) {
+  if (SameFacts(a, b)) return a;
+  if (a.dtype != b.dtype && a.dtype != DType::kUndefined && b.dtype != DType::kUndefined)
+    c.Fail("a result has type ", NameOf(a.dtype), " on one way and ", NameOf(b.dtype), " on another");
+  if (a.kind != b.kind) c.Fail("a result is a tensor on one way and none on another");
+  ValueFacts r;
+  r.dtype = a.dtype == DType::kUndefined ? b.dtype : a.dtype;
+  r.kind = a.kind;
+  r.shape = UnionOf(c.math(), a.shape, b.shape);
+  if (a.values && b.values && a.values->count == b.values->count && r.shape.exact()) {
+    auto v = std::make_shared<BoundedValues>(*a.values);
+    for (int i = 0; i < v->count; ++i) (*v)[i] = c.math().Union((*v)[i], (*b.values)[i]);
+    r.values = std::move(v);
+  }
+  return r;
+}
+
+// Gives up what changed from one round to the next.
+ValueFacts Widen(const ValueFacts& before, const ValueFacts& after) {
+  ValueFacts r = after;
+  if (after.shape.rank >= 0 && before.shape.rank == after.shape.rank)
+    for (int i = 0; i < r.shape.rank; ++i)
+      if (!SameBound(before.shape[i], after.shape[i])) r.shape[i] = Bound();
+  if (before.shape.max_elements != after.shape.max_elements) r.shape.max_elements = kUnbounded;
+  if (before.values && after.values && !SameFacts(before, after)) r.values = nullptr;
+  return r;
+}
+
+void Publish(ShapeContext& c, int o, const ValueFacts& f) {
+  if (!c.wants(o)) return;
+  c.Set(o, f.dtype, f.shape);
+  if (f.kind != graph::TypeKind::kTensor) c.SetKind(o, f.kind);
+  if (f.values && c.wants_values()) c.SetValues(o, *f.values);
+}
+
+std::shared_ptr<graph::Graph> Body(const ShapeContext& c, std::string_view key) {
+  auto body = c.node().Subgraph(key);
+  if (!body) c.Fail("attribute ", key, " is missing");
+  return body;
+}
+
+ValueFacts InputFacts(const ShapeContext& c, int i) {
+  ValueFacts f;
+  f.dtype = c.dtype(i);
+  f.shape = c.shape(i);
+  f.kind = c.kind(i);
+  if (const BoundedValues* v = c.values(i)) f.values = std::make_shared<BoundedValues>(*v);
+  return f;
+}
+
+void If(ShapeContext& c) {
+  const Bound condition = ScalarValue(c, 0);
+  const bool is_true = condition.lower > 0, is_false = condition.exact() && condition.lower == 0;
+  std::vector<ValueFacts> facts;
+  for (const bool branch : {true, false}) {
+    if (branch ? is_false : is_true) continue;
+    const auto body = Body(c, branch ? "then_branch" : "else_branch");
+    if (static_cast<int>(body->outputs.size()) < c.output_count())
+      c.Fail("a branch gives ", body->outputs.size(), " results, expected ", c.output_count());
+    auto results = c.RunSubgraph(*body, {});
+    if (facts.empty()) {
+      facts = std::move(results);
+    } else {
+      for (size_t i = 0; i < facts.size() && i < results.size(); ++i)
+        facts[i] = UnionFacts(c, facts[i], results[i]);
+    }
+  }
+  for (int o = 0; o < c.output_count() && o < static_cast<int>(facts.size()); ++o)
+    Publish(c, o, facts[static_cast<size_t>(o)]);
+}
+
+// Runs a body to a fixed point of its carried facts; `fixed` are the body inputs around them that stay as
+// they are. body inputs = before, carried, after; the first `skip` results come before the carried ones.
+std::vector<ValueFacts> FixedPoint(ShapeContext& c, const graph::Graph& body,
+                                   const std::vector<ValueFacts>& before, std::vector<ValueFacts>& carried,
+                                   const std::vector<ValueFacts>& after, size_t skip) {
+  for (int round = 0;; ++round) {
+    std::vector<ValueFacts> inputs = before;
+    inputs.insert(inputs.end(), carried.begin(), carried.end());
+    inputs.insert(inputs.end(), after.begin(), after.end());
+    std::vector<ValueFacts> results = c.RunSubgraph(body, inputs);
+    if (results.size() < skip + carried.size()) c.Fail("the body gives too few results");
+    bool changed = false;
+    for (size_t i = 0; i < carried.size(); ++i) {
+      ValueFacts next = UnionFacts(c, carried[i], results[skip + i]);
+      if (round >= kExactRounds) next = Widen(carried[i], next);
+      changed |= !SameFacts(carried[i], next);
+      carried[i] = std::move(next);
+    }
+    if (!changed) return results;
+    // After widening each fact can only lose what is left: a few rounds per dimension at most.
+    if (round > kExactRounds + 2 + kMaxRank * static_cast<int>(carried.size()))
+      c.Fail("the shapes of the loop do not settle");
+  }
+}
+
+ValueFacts Stacked(const ShapeContext& c, const ValueFacts& f, const Bound& count, int axis) {
+  ValueFacts r;
+  r.dtype = f.dtype;
+  if (!f.shape.known_rank()) return r;
+  const int rank = f.shape.rank + 1;
+  const int at = c.Axis(axis, rank);
+  r.shape.rank = 0;
+  for (int i = 0, k = 0; i < rank; ++i) r.shape.push_back(i == at ? count : f.shape[k++]);
+  return r;
+}
+
+// M?, cond?, v_initial... -> v_final..., scan outputs...; body: iteration, cond, v... -> cond, v..., scan...
+void Loop(ShapeContext& c) {
+  const auto body = Body(c, "body");
+  const size_t carried_count = c.input_count() > 2 ? static_cast<size_t>(c.input_count()) - 2 : 0;
+  if (body->inputs.size() != carried_count + 2)
+    c.Fail("the body has ", body->inputs.size(), " inputs, expected ", carried_count + 2);
+  if (body->outputs.size() < carried_count + 1 ||
+      static_cast<int>(body->outputs.size()) - 1 < c.output_count())
+    c.Fail("the body gives ", body->outputs.size(), " results for ", c.output_count(), " of the loop");
+  const Bound limit = c.has(0) ? ScalarValue(c, 0) : Bound::Anything();
+  const Bound most = c.math().Max(limit, Bound::Exactly(0));
+  const Bound start = c.has(1) ? ScalarValue(c, 1) : Bound::Exactly(1);
+
+  ValueFacts iteration, condition;
+  iteration.dtype = DType::kInt64;
+  iteration.shape = BoundedShape::Scalar();
+  auto number = std::make_shared<BoundedValues>();
+  number->count = 1;
+  (*number)[0] = Bound::Between(0, most.bounded() ? std::max<int64_t>(most.upper - 1, 0) : kUnbounded);
+  iteration.values = number;
+  condition.dtype = DType::kBool;
+  condition.shape = BoundedShape::Scalar();
+  auto truth = std::make_shared<BoundedValues>();
+  truth->count = 1;
+  (*truth)[0] = Bound::Exactly(1);  // the body runs only when it holds
+  condition.values = truth;
+
+  std::vector<ValueFacts> carried;
+  for (size_t i = 0; i < carried_count; ++i) carried.push_back(InputFacts(c, static_cast<int>(i) + 2));
+  const auto results = FixedPoint(c, *body, {iteration, condition}, carried, {}, 1);
+
+  const bool stops = start.exact() && start.lower == 0;
+  const bool goes_on = start.lower > 0 && results[0].values && results[0].values->count == 1 &&
+                       (*results[0].values)[0].lower > 0;
+  const Bound trips = stops ? Bound::Exactly(0) : goes_on && c.has(0) ? most : Bound::Between(0, most.upper);
+  int o = 0;
+  for (size_t i = 0; i < carried_count; ++i) Publish(c, o++, carried[i]);
+  for (size_t i = carried_count + 1; o < c.output_count(); ++i)
+    Publish(c, o++, Stacked(c, results[i], trips, 0));
+}
+
+void Scan(ShapeContext& c) {
+  const auto body = Body(c, "body");
+  if (!SinceOpset(c, 9)) c.Unsupported("Scan of version 8");
+  const int64_t scanned = c.node().RequiredInt("num_scan_inputs");
+  if (scanned < 1 || scanned > c.input_count()) c.Fail("num_scan_inputs is ", scanned);
+  const int states = c.input_count() - static_cast<int>(scanned);
+  if (static_cast<int>(body->inputs.size()) != c.input_count())
+    c.Fail("the body has ", body->inputs.size(), " inputs, expected ", c.input_count());
+  if (static_cast<int>(body->outputs.size()) < std::max(c.output_count(), states))
+    c.Fail("the body gives ", body->outputs.size(), " results, expected ", c.output_count());
+  std::vector<ValueFacts> carried, slices;
+  for (int i = 0; i < states; ++i) carried.push_back(InputFacts(c, i));
+  const auto in_axes = c.node().IntsView("scan_input_axes"), out_axes = c.node().IntsView("scan_output_axes");
+  Bound length;
+  for (int i = 0; i < scanned; ++i) {
+    const BoundedShape& s = c.shape(states + i);
+    ValueFacts f;
+    f.dtype = c.dtype(states + i);
+    if (s.known_rank()) {
+      if (s.rank == 0) c.Fail("a scanned input is a scalar");
+      const int axis =
+          c.Axis(static_cast<size_t>(i) < in_axes.size() ? in_axes[static_cast<size_t>(i)] : 0, s.rank);
+      length = i == 0 ? s[axis] : Equated(c, length, s[axis], "lengths of the scanned inputs");
+      f.shape.rank = 0;
+      for (int k = 0; k < s.rank; ++k)
+        if (k != axis) f.shape.push_back(s[k]);
+    }
+    slices.push_back(std::move(f));
+  }
+  const auto results = FixedPoint(c, *body, {}, carried, slices, 0);
+  for (int o = 0; o < c.output_count(); ++o) {
+    if (o < states) {
+      Publish(c, o, carried[static_cast<size_t>(o)]);
+      continue;
+    }
+    const auto k = static_cast<size_t>(o - states);
+    Publish(c, o,
+            Stacked(c, results[static_cast<size_t>(o)], length,
+                    k < out_axes.size() ? static_cast<int>(out_axes[k]) : 0));
+  }
+}
+
+}  // namespace
+
+void RegisterControl(Registry& ops) {
+  ops.push_back({.name = "If", .since = 1, .max_outputs = -1, .rule = If, .reads_values = Bits(0)});
+  ops.push_back({.name = "Loop",
+                 .since = 1,
+                 .min_inputs = 0,
+                 .max_inputs = -1,
+                 .max_outputs = -1,
+                 .rule = Loop,
+                 .reads_values = Bits(0, 1)});
+  ops.push_back(
+      {.name = "Scan", .since = 8, .min_inputs = 1, .max_inputs = -1, .max_outputs = -1, .rule = Scan});
+}
+
+}  // namespace ullage::ops
