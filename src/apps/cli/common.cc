@@ -1,0 +1,190 @@
+#include "apps/cli/common.h"
+
+#include <csignal>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/error.h"
+#include "gguf/tokenizer_data.h"
+#include "providers/provider.h"
+
+namespace ullage::cli {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+const auto kStart = std::chrono::steady_clock::now();
+
+/// Refuses device names other than the host's.
+void CheckDevice(std::string_view name) {
+  const std::string_view base = name.substr(0, name.find(':'));
+  if (base == "cpu" && (base.size() == name.size() || name == "cpu:0")) return;
+  std::string known;
+  for (const auto& d : providers::CpuProvider().devices()) known += (known.empty() ? "" : ", ") + d.name;
+  Throw(Code::kUnsupported, "there is no device ", name, "; this machine has ", known);
+}
+}  // namespace
+
+std::atomic<bool> g_interrupted{false};
+
+void ListenForInterrupt() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { g_interrupted.store(true); };
+  sigaction(SIGINT, &action, nullptr);
+}
+
+double SecondsSinceStart() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - kStart).count();
+}
+
+std::set<std::string> ModelFlags(std::set<std::string> more) {
+  more.insert({"--option", "--threads", "--device", "--limit", "--assign", "--annotations", "--context", "--batch-chunk",
+               "--variant", "--log-level", "--kv-type"});
+  return more;
+}
+
+std::set<std::string> ModelSwitches(std::set<std::string> more) {
+  more.insert({"--json", "--strict", "-v", "--log-json"});
+  return more;
+}
+
+ModelOptions ReadModelOptions(const Args& args) {
+  ModelOptions m;
+  m.json = args.Has("--json");
+  for (const auto& pair : args.Values("--option")) m.options.SetPair(pair);
+  m.threads = static_cast<int>(args.Int("--threads", 0, 1));
+  m.context = args.Int("--context", 0, 1);
+  m.chunk = args.Int("--batch-chunk", 0, 1);
+  m.variant = args.Value("--variant").value_or("");
+  if (const auto kv = args.Value("--kv-type")) m.options.Set("session.kv_type", *kv);
+  if (const auto devices = args.Value("--device")) {
+    std::stringstream list(*devices);
+    for (std::string name; std::getline(list, name, ',');) CheckDevice(name);
+  }
+  for (const auto& limit : args.Values("--limit")) {
+    const auto eq = limit.find('=');
+    if (eq == std::string::npos) Throw(Code::kUsage, "--limit: expected DEVICE=SIZE, found \"", limit, "\"");
+    CheckDevice(limit.substr(0, eq));
+    m.cpu_limit = ParseSize(std::string_view(limit).substr(eq + 1));
+  }
+  for (const char* flag : {"--assign", "--annotations"})
+    if (args.Has(flag)) Throw(Code::kUnsupported, flag, ": placement on several devices is not built; all nodes run on cpu");
+  return m;
+}
+
+llm::DecoderOptions DecoderOptionsOf(const ModelOptions& m) {
+  llm::DecoderOptions d;
+  d.options = m.options;
+  d.threads = m.threads;
+  d.context = m.context;
+  d.chunk = m.chunk;
+  d.cpu_limit = m.cpu_limit;
+  return d;
+}
+
+std::shared_ptr<const llm::Tokenizer> LoadTokenizer(const llm::ModelSource& source) {
+  if (source.kind == llm::ModelSource::Kind::kGguf) {
+    const gguf::TokenizerData d = gguf::ReadTokenizerData(source.gguf);
+    llm::GgufTokenizerData t;
+    t.model = d.model;
+    t.pre = d.pre;
+    t.architecture = source.type;
+    t.tokens = d.tokens;
+    t.scores = d.scores;
+    t.token_types = d.token_types;
+    t.merges = d.merges;
+    t.bos = d.bos;
+    t.eos = d.eos;
+    t.unknown = d.unknown;
+    t.pad = d.padding;
+    t.add_bos = d.add_bos;
+    t.add_eos = d.add_eos;
+    t.add_space_prefix = d.add_space_prefix;
+    return llm::LoadGgufTokenizer(t);
+  }
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (const fs::path& folder : {fs::path(source.folder), fs::path(source.folder) / ".."})
+    for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
+      if (fs::exists(folder / name, error)) return llm::LoadTokenizerFolder(folder.string());
+  return nullptr;
+}
+
+std::vector<session::Remedy> FindRemedies(const llm::ModelSource& source, llm::DecoderOptions options) {
+  std::vector<session::Remedy> found;
+  options.plan_only = true;
+  const auto limit = options.cpu_limit;
+  if (!limit) return found;
+  const auto try_plan = [&](const llm::DecoderOptions& o, const std::string& change) {
+    try {
+      const auto decoder = llm::Decoder::Create(source, o);
+      const int64_t planned = decoder->session().device_plan().tags.Sum();
+      if (planned > *limit) return false;
+      found.push_back({change, planned});
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  const auto base = llm::Decoder::Create(source, options);
+  for (int64_t chunk = base->chunk() / 2; chunk >= 16; chunk /= 2) {
+    llm::DecoderOptions o = options;
+    o.chunk = chunk;
+    if (try_plan(o, StrCat("--batch-chunk ", chunk))) break;
+  }
+  for (int64_t context = base->context() / 2; context >= 64; context /= 2) {
+    llm::DecoderOptions o = options;
+    o.context = context;
+    if (try_plan(o, StrCat("--context ", context))) break;
+  }
+  if (found.empty()) {
+    for (int64_t context = base->context() / 2; context >= 64; context /= 2) {
+      llm::DecoderOptions o = options;
+      o.context = context;
+      o.chunk = std::min<int64_t>(64, context);
+      if (try_plan(o, StrCat("--context ", context, " --batch-chunk ", o.chunk))) break;
+    }
+  }
+  return found;
+}
+
+std::unique_ptr<llm::Decoder> CreateDecoder(const llm::ModelSource& source, const llm::DecoderOptions& options) {
+  try {
+    return llm::Decoder::Create(source, options);
+  } catch (const Error& error) {
+    if (error.code() != Code::kDoesNotFit || !options.cpu_limit) throw;
+  }
+  llm::DecoderOptions plan = options;
+  plan.plan_only = true;
+  const auto remedies = FindRemedies(source, plan);
+  session::ThrowDoesNotFit(llm::Decoder::Create(source, plan)->session(), remedies);
+}
+
+int PrintError(const Error& error, bool json) {
+  if (json) {
+    Json details = Json::parse(error.details_json(), nullptr, false);
+    if (details.is_discarded()) details = Json::object();
+    std::cout << Line({{"error", {{"code", CodeName(error.code())}, {"message", error.message()}, {"details", details}}}})
+              << "\n";
+  } else {
+    std::cerr << "ullage: " << error.message() << "\n";
+  }
+  return ExitStatus(error.code());
+}
+
+std::string Line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) Throw(Code::kInvalidInput, "cannot read ", path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return std::move(text).str();
+}
+
+}  // namespace ullage::cli

@@ -1,0 +1,75 @@
+/// What the commands share: flags of the model, loading, errors, output.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "apps/cli/args.h"
+#include "llm/decoder.h"
+#include "llm/model_source.h"
+#include "llm/tokenizer/tokenizer.h"
+#include "session/report.h"
+
+namespace ullage::cli {
+
+/// Flags with a value, and switches, that every command with a model takes.
+std::set<std::string> ModelFlags(std::set<std::string> more = {});
+std::set<std::string> ModelSwitches(std::set<std::string> more = {});
+
+/// Those flags, checked.
+struct ModelOptions {
+  OptionBag options;
+  int threads = 0;
+  std::optional<int64_t> cpu_limit;
+  int64_t context = 0;  ///< 0: default
+  int64_t chunk = 0;
+  std::string variant;
+  bool json = false;
+};
+ModelOptions ReadModelOptions(const Args& args);
+llm::DecoderOptions DecoderOptionsOf(const ModelOptions& options);
+
+/// The tokenizer of a model, from its folder or its GGUF metadata; null when it has none.
+std::shared_ptr<const llm::Tokenizer> LoadTokenizer(const llm::ModelSource& source);
+
+/// Creates the decoder; when it does not fit, the error carries remedies that were planned themselves.
+std::unique_ptr<llm::Decoder> CreateDecoder(const llm::ModelSource& source, const llm::DecoderOptions& options);
+/// Changes that would make the model fit, each planned and found to fit.
+std::vector<session::Remedy> FindRemedies(const llm::ModelSource& source, llm::DecoderOptions options);
+
+/// {"error":{…}} on stdout with --json, a line on stderr otherwise. Returns the exit status.
+int PrintError(const Error& error, bool json);
+
+/// Text with invalid UTF-8 replaced, as one line of JSON.
+std::string Line(const nlohmann::ordered_json& json);
+std::string ReadFile(const std::string& path);
+
+/// Set by SIGINT while a command listens.
+extern std::atomic<bool> g_interrupted;
+/// SIGINT sets g_interrupted instead of ending the process.
+void ListenForInterrupt();
+
+/// Seconds since the process started.
+double SecondsSinceStart();
+
+// The commands. Each returns the exit status and throws Error.
+int RunCommand(const std::vector<std::string>& arguments);
+int PlanCommand(const std::vector<std::string>& arguments);
+int InferCommand(const std::vector<std::string>& arguments);
+int BenchCommand(const std::vector<std::string>& arguments);
+int PerplexityCommand(const std::vector<std::string>& arguments);
+int InspectCommand(const std::vector<std::string>& arguments);
+int TokenizeCommand(const std::vector<std::string>& arguments);
+int DetokenizeCommand(const std::vector<std::string>& arguments);
+int TemplateCommand(const std::vector<std::string>& arguments);
+int OptionsCommand(const std::vector<std::string>& arguments);
+int DevicesCommand(const std::vector<std::string>& arguments);
+int VersionCommand(const std::vector<std::string>& arguments);
+int PackCommand(const std::vector<std::string>& arguments);
+
+}  // namespace ullage::cli
