@@ -177,7 +177,7 @@ CsvPacking PackCsv(std::string_view text, double time_limit_s, std::optional<int
   CsvProblem problem = ReadMinimallocCsv(text);
   CsvPacking result;
   PackLimits limits;
-  limits.node_limit = time_limit_s > 0 ? int64_t{1} << 62 : 0;
+  limits.work_limit = time_limit_s > 0 ? int64_t{1} << 62 : 0;
   limits.time_limit_s = time_limit_s;
   limits.capacity = capacity;
   const auto start = std::chrono::steady_clock::now();

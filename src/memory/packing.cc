@@ -1,18 +1,146 @@
 #include "memory/packing.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 
 #include "core/checked.h"
 #include "memory/packing_greedy.h"
 #include "memory/packing_instance.h"
+#include "memory/packing_periodic.h"
+#include "memory/packing_search.h"
 
 namespace ullage::memory {
 namespace {
 
+using internal::Instance;
+using internal::OffsetSearch;
+using internal::Priority;
 using internal::Problem;
+using Clock = std::chrono::steady_clock;
 
 // About a second of comparisons for the greedy portfolio.
 constexpr int64_t kGreedyWork = 100'000'000;
+// The search holds every pair of items that meet in time; beyond this many it would take too much memory.
+constexpr int64_t kMaxMeetings = 8'000'000;
+constexpr int64_t kAttemptWork = 300'000;  // of the shortest attempts
+constexpr size_t kMaxSearched = 4000;      // items: the search recurses as deep
+
+int64_t CountMeetings(const Instance& instance) {
+  std::vector<int32_t> firsts, lasts;
+  for (const internal::Piece& p : instance.pieces) {
+    firsts.push_back(p.first);
+    lasts.push_back(p.last);
+  }
+  std::sort(firsts.begin(), firsts.end());
+  std::sort(lasts.begin(), lasts.end());
+  // A piece meets those that start before it ends and do not end before it starts.
+  int64_t pairs = 0;
+  for (const internal::Piece& p : instance.pieces)
+    pairs += (std::lower_bound(firsts.begin(), firsts.end(), p.last) - firsts.begin()) -
+             (std::upper_bound(lasts.begin(), lasts.end(), p.first) - lasts.begin());
+  return pairs;
+}
+
+/// Pack, step by step: each step may replace the best packing known.
+class Packer {
+ public:
+  Packer(std::span<const Buffer> buffers, const PackLimits& limits) : problem_(buffers), limits_(limits) {
+    best_.lower_bound = problem_.lower_bound();
+    best_.peak = -1;
+    if (limits.time_limit_s > 0)
+      deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(std::min(limits.time_limit_s, 1e6)));
+  }
+
+  Packing Run() {
+    using InPlace = Problem::InPlace;
+    std::vector<Instance> instances;
+    for (InPlace in_place : {InPlace::kAlways, InPlace::kShrinking, InPlace::kNever}) {
+      instances.push_back(problem_.Build(in_place));
+      Greedy(instances.back());
+      if (Done()) break;
+      if (const std::optional<Instance> layers = internal::JoinRepetitions(instances.back())) {
+        Greedy(*layers);
+        if (!Done()) Search(*layers, false);
+      }
+      if (!problem_.has_in_place()) break;
+      if (Done()) break;
+    }
+    // The instance that joins all in-place chains first: it has the fewest items.
+    for (const Instance& instance : instances)
+      if (!Done()) Search(instance, !problem_.has_in_place());
+    best_.proved_optimal = best_.peak == best_.lower_bound;
+    return best_;
+  }
+
+ private:
+  bool Done() const { return best_.peak <= std::max(best_.lower_bound, limits_.capacity.value_or(0)); }
+
+  void Offer(const Instance& instance, std::span<const int64_t> item_offsets, const std::string& method) {
+    std::vector<int64_t> offsets = problem_.BufferOffsets(instance, item_offsets);
+    const int64_t peak = problem_.Peak(offsets);
+    if (best_.peak >= 0 && peak >= best_.peak) return;
+    best_.peak = peak;
+    best_.offsets = std::move(offsets);
+    best_.method = method;
+  }
+
+  void Greedy(const Instance& instance) {
+    const int64_t goal = std::max(best_.lower_bound, limits_.capacity.value_or(0));
+    const internal::GreedyResult result = internal::GreedyPortfolio(instance, goal, kGreedyWork);
+    Offer(instance, result.offsets, result.method);
+  }
+
+  // Attempts of growing length with different priorities, in turn at the lower bound and at a height somewhat
+  // below the best one known: which heights are easy to reach is not monotone.
+  void Search(const Instance& instance, bool complete) {
+    if (limits_.work_limit <= work_ || instance.items.size() > kMaxSearched ||
+        CountMeetings(instance) > kMaxMeetings)
+      return;
+    constexpr std::array<Priority, 6> kPriorities = {
+        {{1, 1, 0}, {1, 0, 0}, {1, 0.5, 0}, {0, 1, 0}, {1, 1, 2}, {0.5, 1, 0}}};
+    OffsetSearch search(instance);
+    int64_t bound =
+        std::max(best_.lower_bound, limits_.capacity.value_or(0));  // least height worth trying here
+    double depth = 0.5;  // how far below the best height the second kind of attempt aims
+    for (int64_t attempt = 0; !Done() && work_ < limits_.work_limit && !Expired(); ++attempt) {
+      const bool at_bound = attempt % 2 == 0;
+      const int64_t round = attempt / 2 / static_cast<int64_t>(kPriorities.size()) + 1;
+      Priority priority = kPriorities[static_cast<size_t>(attempt / 2) % kPriorities.size()];
+      if (round > 1) {
+        priority.noise = 0.7;
+        priority.seed = static_cast<uint32_t>(attempt);
+      }
+      int64_t height = bound;
+      if (!at_bound) height += static_cast<int64_t>(static_cast<double>(best_.peak - bound) * depth);
+      height = std::min(height, best_.peak - 1);
+      if (height < bound) break;
+      int64_t limit = kAttemptWork;
+      for (int64_t r = round; r % 2 == 0; r /= 2) limit *= 2;
+      limit = std::min(limit, limits_.work_limit - work_);
+      const OffsetSearch::Outcome outcome = search.Run(height, priority, limit, deadline_);
+      best_.nodes += search.nodes();
+      work_ += search.work();
+      if (outcome == OffsetSearch::Outcome::kFound) Offer(instance, search.offsets(), "search");
+      if (!at_bound)
+        depth = outcome == OffsetSearch::Outcome::kFound ? std::max(0.0, depth - 0.2)
+                                                         : std::min(0.98, depth + 0.1);
+      if (outcome == OffsetSearch::Outcome::kRefuted) {
+        bound = std::max(bound, height + 1);
+        if (search.exact() && complete) best_.lower_bound = std::max(best_.lower_bound, height + 1);
+      }
+    }
+  }
+
+  bool Expired() const { return deadline_ && Clock::now() >= *deadline_; }
+
+  Problem problem_;
+  PackLimits limits_;
+  OffsetSearch::Deadline deadline_;
+  Packing best_;
+  int64_t work_ = 0;
+};
 
 }  // namespace
 
@@ -21,27 +149,7 @@ int64_t PackingLowerBound(std::span<const Buffer> buffers) {
 }
 
 Packing Pack(std::span<const Buffer> buffers, const PackLimits& limits) {
-  const Problem problem(buffers);
-  Packing packing;
-  packing.lower_bound = problem.lower_bound();
-  packing.peak = -1;
-  const int64_t goal = std::max(packing.lower_bound, limits.capacity.value_or(0));
-  for (Problem::InPlace in_place :
-       {Problem::InPlace::kAlways, Problem::InPlace::kShrinking, Problem::InPlace::kNever}) {
-    const internal::Instance instance = problem.Build(in_place);
-    const internal::GreedyResult greedy =
-        internal::GreedyPortfolio(instance, AlignUp(goal, instance.granule), kGreedyWork);
-    std::vector<int64_t> offsets = problem.BufferOffsets(instance, greedy.offsets);
-    const int64_t peak = problem.Peak(offsets);
-    if (packing.peak < 0 || peak < packing.peak) {
-      packing.peak = peak;
-      packing.offsets = std::move(offsets);
-      packing.method = greedy.method;
-    }
-    if (!problem.has_in_place() || packing.peak <= goal) break;
-  }
-  packing.proved_optimal = packing.peak == packing.lower_bound;
-  return packing;
+  return Packer(buffers, limits).Run();
 }
 
 }  // namespace ullage::memory

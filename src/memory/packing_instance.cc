@@ -246,13 +246,13 @@ bool Problem::AddMember(int32_t buffer, int64_t rel, Item* item, Instance* out) 
   const int32_t first = StepIndex(nodes_[buffer].first);
   const int32_t last = StepIndex(nodes_[buffer].last);
   const int64_t size = Rounded(b.size);
-  item->height = std::max(item->height, rel + size);
+  item->height = std::max(item->height, rel + b.size);
   if (rel != 0) out->flat = false;
   if (static_cast<size_t>(item->piece_begin) < out->pieces.size() && out->pieces.back().size == size &&
-      out->pieces.back().rel == rel)
+      out->pieces.back().pad == size - b.size && out->pieces.back().rel == rel)
     out->pieces.back().last = last;
   else
-    out->pieces.push_back({rel, size, first, last});
+    out->pieces.push_back({rel, size, size - b.size, first, last});
   return true;
 }
 

@@ -15,6 +15,7 @@ namespace ullage::memory::internal {
 struct Piece {
   int64_t rel = 0;
   int64_t size = 0;  ///< a multiple of the instance's granule
+  int64_t pad = 0;   ///< what was added to make it one; the highest piece of a packing does without
   int32_t first = 0;
   int32_t last = 0;
 };
@@ -25,7 +26,7 @@ struct Item {
   int32_t piece_end = 0;
   int64_t alignment = 1;
   int64_t fixed = -1;  ///< the offset, or -1
-  int64_t height = 0;  ///< max of rel + size
+  int64_t height = 0;  ///< max of rel + size - pad
 };
 
 struct Instance {
