@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxCallDepth = 100;
 // Bytes that inlining may copy: a constant plus so many times the file.
-constexpr size_t kChargeFloor = size_t{16} << 20;
+constexpr size_t kChargeFloor = size_t{32} << 20;
 constexpr size_t kChargeFactor = 16;
 
 }  // namespace
