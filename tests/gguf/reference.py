@@ -8,13 +8,21 @@ Every weight is dequantised to float32 (by the `gguf` package) and the network i
 quantisation of activations or of the key/value cache. Architectures: llama, qwen2, qwen3, phi3, gemma3. The result
 is float32 [tokens, vocabulary] ([1, vocabulary] with --last).
 
+    reference.py MODEL.gguf --ids-file ids.npy --compare ours.npy
+
+`--compare` prints, as JSON, how far other logits of the same tokens are from the reference: mean and largest
+Kullback-Leibler divergence in nats, share of positions with the same arg-max, largest difference of a logit, and
+both perplexities of the tokens.
+
 `--context` is the context length that the model is run with; it matters for LongRoPE only, which has one set of
 frequencies for short and one for long contexts.
 
 As a module: Model(path).logits(ids). Needs numpy and gguf.
 """
 import argparse
+import json
 import math
+import sys
 
 import gguf
 import numpy as np
@@ -216,6 +224,26 @@ class Model:
         return out.astype(np.float32)
 
 
+def log_softmax(x):
+    x = x.astype(np.float64)
+    x = x - x.max(axis=-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+
+
+def compare(reference, other, ids):
+    if reference.shape != other.shape:
+        raise SystemExit(f"logits of shape {list(other.shape)}, expected {list(reference.shape)}")
+    p, q = log_softmax(reference), log_softmax(other)
+    divergence = (np.exp(p) * (p - q)).sum(axis=-1)
+    result = {"positions": len(p), "kl_mean": float(divergence.mean()), "kl_max": float(divergence.max()),
+              "top1": float((p.argmax(-1) == q.argmax(-1)).mean()),
+              "max_difference": float(np.abs(reference - other).max())}
+    if len(p) == len(ids) > 1:
+        for name, x in (("perplexity_reference", p), ("perplexity", q)):
+            result[name] = float(np.exp(-x[np.arange(len(ids) - 1), ids[1:]].mean()))
+    return result
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model")
@@ -223,8 +251,11 @@ def main():
     parser.add_argument("--ids-file", help=".npy, or text with token ids separated by commas or white space")
     parser.add_argument("--context", type=int, help="context length that the model is run with")
     parser.add_argument("--last", action="store_true", help="only the logits of the last token")
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--out", help="where to write the logits (.npy)")
+    parser.add_argument("--compare", help=".npy with the logits to judge")
     args = parser.parse_args()
+    if args.out is None and args.compare is None:
+        parser.error("give --out or --compare")
     if (args.ids is None) == (args.ids_file is None):
         parser.error("give either --ids or --ids-file")
     if args.ids_file and args.ids_file.endswith(".npy"):
@@ -232,7 +263,13 @@ def main():
     else:
         text = args.ids if args.ids is not None else open(args.ids_file).read()
         ids = [int(part) for part in text.replace(",", " ").split()]
-    np.save(args.out, Model(args.model, args.context).logits(ids, args.last))
+    logits = Model(args.model, args.context).logits(ids, args.last)
+    if args.out:
+        np.save(args.out, logits)
+    if args.compare:
+        other = np.load(args.compare).astype(np.float32)
+        json.dump(compare(logits, other.reshape(-1, other.shape[-1]), np.asarray(ids, np.int64)), sys.stdout, indent=1)
+        print()
 
 
 if __name__ == "__main__":
