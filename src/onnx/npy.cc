@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kHeaderAlignment = 64;
+constexpr size_t kMaxCodePoints = size_t{1} << 28;
 
 struct Header {
   std::string descr;
@@ -312,6 +313,10 @@ std::string SerializeNpy(const HostTensor& t) {
       longest = std::max(longest, code_points.size());
       strings.push_back(std::move(code_points));
     }
+    // Every string takes the room of the longest.
+    if (longest * strings.size() > kMaxCodePoints)
+      Throw(Code::kUnsupported, "tensor ", t.name, ": ", strings.size(), " strings of up to ", longest,
+            " characters are too much for numpy's form; write .pb files");
     descr = "<U" + std::to_string(longest);
   }
   if (descr.empty())

@@ -113,7 +113,7 @@ HostValue ParseOptional(Message m) {
 }
 
 void WriteTensor(protozero::pbf_writer& w, const HostTensor& t) {
-  w.add_packed_int64(1, t.shape.begin(), t.shape.end());
+  for (const int64_t dim : t.shape) w.add_int64(1, dim);
   w.add_int32(2, static_cast<int32_t>(t.dtype));
   for (const auto& s : t.strings) w.add_bytes(6, s);
   if (!t.name.empty()) w.add_string(8, t.name);
@@ -122,7 +122,6 @@ void WriteTensor(protozero::pbf_writer& w, const HostTensor& t) {
 }
 
 void WriteSequence(protozero::pbf_writer& w, const HostValue& v) {
-  if (!v.name.empty()) w.add_string(1, v.name);
   w.add_int32(2, kElementTensor);
   for (const auto& t : v.tensors) {
     protozero::pbf_writer sub(w, 3);
@@ -193,6 +192,7 @@ std::string SerializeValueProto(const HostValue& value) {
       break;
     }
     case TypeKind::kSequence:
+      if (!value.name.empty()) w.add_string(1, value.name);
       WriteSequence(w, value);
       break;
     case TypeKind::kOptional: {
