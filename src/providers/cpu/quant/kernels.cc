@@ -5,6 +5,10 @@ namespace ullage::quant {
 const KernelSet& KernelsFor(Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
+    case Isa::kAvx2:
+      return KernelsAvx2();
+    case Isa::kAvxVnni:
+      return KernelsAvxVnni();
     case Isa::kAvx512Vnni:
     case Isa::kAmxInt8:
       return KernelsAvx512();

@@ -16,7 +16,7 @@ namespace ullage::quant {
 
 /// What identifies a loop: how codes are stored and what is done with them.
 struct DotKind {
-  int bits = 8;  ///< 8 with iq4 false: codes as ready bytes
+  int bits = 8;  ///< of packed codes; for codes as bytes: all are below 2^bits
   bool iq4 = false;
   bool half = false;  ///< two scales per block of 32
   bool min = false;
@@ -69,6 +69,8 @@ struct KernelSet {
 
 const KernelSet& KernelsScalar();
 #if defined(__x86_64__)
+const KernelSet& KernelsAvx2();
+const KernelSet& KernelsAvxVnni();
 const KernelSet& KernelsAvx512();
 #endif
 /// The set for an instruction set that IsSupported() here.

@@ -71,7 +71,7 @@ void Store(const MatMulArgs& args, int64_t group, int64_t first_token, int64_t t
 class Tiles {
  public:
   Tiles(const KernelSet& kernels, DotKind kind) {
-    kind.bits = 8;
+    if (kind.iq4) kind.bits = 8;
     kind.iq4 = false;
     for (int i = 1; i <= kMaxTile; ++i) {
       fns_[i] = kernels.tile(kind, i);

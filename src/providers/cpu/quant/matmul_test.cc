@@ -146,6 +146,34 @@ TEST_P(MatMulOnIsa, SameBitsAsPortableCode) {
   }
 }
 
+// The largest codes and digits: sums must not leave the range of the integers they are kept in.
+TEST_P(MatMulOnIsa, LargestCodesAndDigits) {
+  constexpr float kStep = 1.0f / 8355711;
+  for (const FormatCase& c : AllFormats()) {
+    const int64_t n = 16, k = AlignUp<int64_t>(64, c.k_step);
+    TestWeight w = RandomWeight(c.format, n, k, 9, c.g_idx);
+    if (c.format.kind != BlockKind::kGguf) std::fill(w.data.begin(), w.data.end(), std::byte{0xff});
+    if (c.format.kind == BlockKind::kGguf && c.k_step == 32)
+      for (size_t i = 0; i < w.data.size(); ++i)
+        if (i % static_cast<size_t>(TraitsOf(c.format.gguf).bytes) >= 4) w.data[i] = std::byte{0xff};
+    for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kFloat}) {
+      Product product(w, accuracy);
+      // All digits 127, all -127, and the digits 100, -128, -128 (with one 1 to fix the scale).
+      for (const float value : {1.0f, -1.0f, kStep * (100 * 65536 - 128 * 256 - 128)}) {
+        std::vector<float> a(static_cast<size_t>(2 * k), value);
+        a[0] = 1;
+        const std::vector<float> out = product.Run(a, 2), one = product.Run({a.begin(), a.begin() + k}, 1);
+        ForceIsa(Isa::kScalar);
+        const std::vector<float> expected = product.Run(a, 2);
+        ForceIsa(GetParam());
+        EXPECT_EQ(out, expected) << c.name << " value " << value;
+        EXPECT_EQ(one, std::vector<float>(expected.begin(), expected.begin() + n))
+            << c.name << " value " << value;
+      }
+    }
+  }
+}
+
 TEST_P(MatMulOnIsa, SameBitsForAnyThreadsAndAnyCutOfTokens) {
   for (const FormatCase& c : AllFormats()) {
     SCOPED_TRACE(c.name);
