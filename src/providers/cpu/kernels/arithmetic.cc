@@ -30,8 +30,10 @@ A Apply(A a, A b) {
   if constexpr (op == Op::kSub) return static_cast<A>(wrap(a) - wrap(b));
   if constexpr (op == Op::kMul) {
     // Promotion of small unsigned types to int would overflow; 64 bits hold any product of 16-bit factors.
-    if constexpr (!is_float && sizeof(A) < 4) return static_cast<A>(static_cast<uint64_t>(wrap(a)) * wrap(b));
-    else return static_cast<A>(wrap(a) * wrap(b));
+    if constexpr (!is_float && sizeof(A) < 4)
+      return static_cast<A>(static_cast<uint64_t>(wrap(a)) * wrap(b));
+    else
+      return static_cast<A>(wrap(a) * wrap(b));
   }
   if constexpr (op == Op::kDiv) {
     if constexpr (is_float) {
@@ -134,15 +136,24 @@ void Compute(ThreadTeam& team, const TensorView& a, const TensorView& b, TensorV
 
 void Dispatch(Op op, ThreadTeam& team, const TensorView& a, const TensorView& b, TensorView& out) {
   switch (op) {
-    case Op::kAdd: return Compute<Op::kAdd>(team, a, b, out);
-    case Op::kSub: return Compute<Op::kSub>(team, a, b, out);
-    case Op::kMul: return Compute<Op::kMul>(team, a, b, out);
-    case Op::kDiv: return Compute<Op::kDiv>(team, a, b, out);
-    case Op::kMod: return Compute<Op::kMod>(team, a, b, out);
-    case Op::kFmod: return Compute<Op::kFmod>(team, a, b, out);
-    case Op::kMin: return Compute<Op::kMin>(team, a, b, out);
-    case Op::kMax: return Compute<Op::kMax>(team, a, b, out);
-    case Op::kPow: break;
+    case Op::kAdd:
+      return Compute<Op::kAdd>(team, a, b, out);
+    case Op::kSub:
+      return Compute<Op::kSub>(team, a, b, out);
+    case Op::kMul:
+      return Compute<Op::kMul>(team, a, b, out);
+    case Op::kDiv:
+      return Compute<Op::kDiv>(team, a, b, out);
+    case Op::kMod:
+      return Compute<Op::kMod>(team, a, b, out);
+    case Op::kFmod:
+      return Compute<Op::kFmod>(team, a, b, out);
+    case Op::kMin:
+      return Compute<Op::kMin>(team, a, b, out);
+    case Op::kMax:
+      return Compute<Op::kMax>(team, a, b, out);
+    case Op::kPow:
+      break;
   }
   // The exponent may have a type of its own.
   if (out.shape.elements() == 0) return;
@@ -180,10 +191,12 @@ class ArithmeticKernel final : public Kernel {
     TensorView& out = *context.output(0);
     ThreadTeam& team = context.threads();
     if (count_ == 1) {
-      if (out.bytes() > 0 && out.data != context.input(0)->data) std::memcpy(out.data, context.input(0)->data, out.bytes());
+      if (out.bytes() > 0 && out.data != context.input(0)->data)
+        std::memcpy(out.data, context.input(0)->data, out.bytes());
       return;
     }
-    if (!FastPath(team, *context.input(0), *context.input(1), out)) Dispatch(op_, team, *context.input(0), *context.input(1), out);
+    if (!FastPath(team, *context.input(0), *context.input(1), out))
+      Dispatch(op_, team, *context.input(0), *context.input(1), out);
     for (int i = 2; i < count_; ++i) Dispatch(op_, team, out, *context.input(i), out);
     if (mean_)
       ForNumber(out.dtype, [&](auto t) {
@@ -197,7 +210,9 @@ class ArithmeticKernel final : public Kernel {
  private:
   /// Floats with a plain spread go to the vectorised loops.
   bool FastPath(ThreadTeam& team, const TensorView& a, const TensorView& b, TensorView& out) const {
-    if (op_ > Op::kDiv || (out.dtype != DType::kFloat && out.dtype != DType::kFloat16 && out.dtype != DType::kBFloat16)) return false;
+    if (op_ > Op::kDiv ||
+        (out.dtype != DType::kFloat && out.dtype != DType::kFloat16 && out.dtype != DType::kBFloat16))
+      return false;
     const int64_t n = out.elements();
     if (n == 0) return true;
     dense::BinaryOp op = op_ == Op::kAdd   ? dense::BinaryOp::kAdd
@@ -207,15 +222,20 @@ class ArithmeticKernel final : public Kernel {
     const int64_t cols = out.shape.rank() ? out.shape.at(-1) : 1;
     const auto spread = [&](const TensorView& v, dense::Spread* s) {
       const int64_t m = v.elements();
-      if (m == n) *s = dense::Spread::kFull;
-      else if (m == 1) *s = dense::Spread::kScalar;
-      else if (m == cols && v.shape.rank() > 0 && v.shape.at(-1) == cols) *s = dense::Spread::kRow;
-      else return false;
+      if (m == n)
+        *s = dense::Spread::kFull;
+      else if (m == 1)
+        *s = dense::Spread::kScalar;
+      else if (m == cols && v.shape.rank() > 0 && v.shape.at(-1) == cols)
+        *s = dense::Spread::kRow;
+      else
+        return false;
       return true;
     };
     dense::Spread sa, sb;
     if (!spread(a, &sa) || !spread(b, &sb)) return false;
-    dense::Binary(team, op, {a.data, a.dtype}, sa, {b.data, b.dtype}, sb, n / cols, cols, {out.data, out.dtype});
+    dense::Binary(team, op, {a.data, a.dtype}, sa, {b.data, b.dtype}, sb, n / cols, cols,
+                  {out.data, out.dtype});
     return true;
   }
 
@@ -224,7 +244,9 @@ class ArithmeticKernel final : public Kernel {
   int count_ = 2;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) { return std::make_unique<ArithmeticKernel>(info); }
+std::unique_ptr<Kernel> Create(const KernelInfo& info) {
+  return std::make_unique<ArithmeticKernel>(info);
+}
 
 }  // namespace
 

@@ -17,6 +17,12 @@ class Cpu final : public Provider {
     cpu::RegisterBlockLookup(registry_);
     cpu::RegisterGatedActivation(registry_);
     cpu::RegisterGroupQueryAttention(registry_);
+    cpu::RegisterArithmetic(registry_);
+    cpu::RegisterUnary(registry_);
+    cpu::RegisterCompare(registry_);
+    cpu::RegisterLayout(registry_);
+    cpu::RegisterGather(registry_);
+    cpu::RegisterReduce(registry_);
   }
   std::string_view name() const override { return "cpu"; }
   std::vector<DeviceInfo> devices() const override {

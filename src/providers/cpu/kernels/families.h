@@ -12,5 +12,11 @@ void RegisterNorm(kernels::Registry& registry);
 void RegisterBlockLookup(kernels::Registry& registry);
 void RegisterGatedActivation(kernels::Registry& registry);
 void RegisterGroupQueryAttention(kernels::Registry& registry);
+void RegisterArithmetic(kernels::Registry& registry);
+void RegisterUnary(kernels::Registry& registry);
+void RegisterCompare(kernels::Registry& registry);
+void RegisterLayout(kernels::Registry& registry);
+void RegisterGather(kernels::Registry& registry);
+void RegisterReduce(kernels::Registry& registry);
 
 }  // namespace ullage::cpu

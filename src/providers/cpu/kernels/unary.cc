@@ -29,18 +29,30 @@ class VectorUnary final : public Kernel {
     const graph::Node& n = info.node;
     const std::string& o = n.op;
     using dense::UnaryOp;
-    if (o == "Sigmoid") op_ = UnaryOp::kSigmoid;
-    else if (o == "QuickGelu") op_ = UnaryOp::kSilu, alpha_ = n.Float("alpha", 1.702f);
-    else if (o == "Swish") op_ = UnaryOp::kSilu, alpha_ = n.Float("alpha", 1);
-    else if (o == "Gelu") op_ = n.Str("approximate", "none") == "tanh" ? UnaryOp::kGeluTanh : UnaryOp::kGeluErf;
-    else if (o == "FastGelu") op_ = UnaryOp::kGeluTanh;
-    else if (o == "BiasGelu") op_ = UnaryOp::kGeluErf;
-    else if (o == "Tanh") op_ = UnaryOp::kTanh;
-    else if (o == "Exp") op_ = UnaryOp::kExp;
-    else if (o == "Erf") op_ = UnaryOp::kErf;
-    else if (o == "Softplus") op_ = UnaryOp::kSoftplus;
-    else if (o == "Softcap") op_ = UnaryOp::kSoftcap, alpha_ = n.Float("cap", 1);
-    else info.Unsupported("no such function");
+    if (o == "Sigmoid")
+      op_ = UnaryOp::kSigmoid;
+    else if (o == "QuickGelu")
+      op_ = UnaryOp::kSilu, alpha_ = n.Float("alpha", 1.702f);
+    else if (o == "Swish")
+      op_ = UnaryOp::kSilu, alpha_ = n.Float("alpha", 1);
+    else if (o == "Gelu")
+      op_ = n.Str("approximate", "none") == "tanh" ? UnaryOp::kGeluTanh : UnaryOp::kGeluErf;
+    else if (o == "FastGelu")
+      op_ = UnaryOp::kGeluTanh;
+    else if (o == "BiasGelu")
+      op_ = UnaryOp::kGeluErf;
+    else if (o == "Tanh")
+      op_ = UnaryOp::kTanh;
+    else if (o == "Exp")
+      op_ = UnaryOp::kExp;
+    else if (o == "Erf")
+      op_ = UnaryOp::kErf;
+    else if (o == "Softplus")
+      op_ = UnaryOp::kSoftplus;
+    else if (o == "Softcap")
+      op_ = UnaryOp::kSoftcap, alpha_ = n.Float("cap", 1);
+    else
+      info.Unsupported("no such function");
     bias_ = n.has_input(1);
   }
   void Compute(KernelContext& context) const override {
@@ -50,7 +62,8 @@ class VectorUnary final : public Kernel {
     if (bias_) {
       const TensorView& b = *context.input(1);
       const int64_t cols = x.shape.rank() ? x.shape.at(-1) : 1;
-      if (b.elements() != cols) Throw(Code::kInvalidModel, "bias of shape ", b.shape.ToString(), " for ", x.shape.ToString());
+      if (b.elements() != cols)
+        Throw(Code::kInvalidModel, "bias of shape ", b.shape.ToString(), " for ", x.shape.ToString());
       if (cols > 0)
         dense::Binary(context.threads(), dense::BinaryOp::kAdd, in, dense::Spread::kFull, {b.data, b.dtype},
                       dense::Spread::kRow, x.elements() / cols, cols, {y.data, y.dtype});
@@ -95,14 +108,19 @@ constexpr NamedFn kFunctions[] = {
     {"Softsign", [](double x, double, double) { return x / (1 + std::abs(x)); }},
     {"Mish", [](double x, double, double) { return x * std::tanh(x > 30 ? x : std::log1p(std::exp(x))); }},
     {"Elu", [](double x, double a, double) { return x < 0 ? a * std::expm1(x) : x; }, 1},
-    {"Celu", [](double x, double a, double) { return std::max(x, 0.0) + std::min(0.0, a * std::expm1(x / a)); }, 1},
+    {"Celu",
+     [](double x, double a, double) { return std::max(x, 0.0) + std::min(0.0, a * std::expm1(x / a)); }, 1},
     {"Selu", [](double x, double a, double g) { return x > 0 ? g * x : g * a * std::expm1(x); },
      1.67326319217681884765625f, 1.05070102214813232421875f, "alpha", "gamma"},
     {"LeakyRelu", [](double x, double a, double) { return x < 0 ? a * x : x; }, 0.01f},
     {"ThresholdedRelu", [](double x, double a, double) { return x > a ? x : 0; }, 1},
-    {"HardSigmoid", [](double x, double a, double b) { return std::max(0.0, std::min(1.0, a * x + b)); }, 0.2f, 0.5f},
+    {"HardSigmoid", [](double x, double a, double b) { return std::max(0.0, std::min(1.0, a * x + b)); },
+     0.2f, 0.5f},
     {"HardSwish", [](double x, double, double) { return x * std::max(0.0, std::min(1.0, x / 6 + 0.5)); }},
-    {"Shrink", [](double x, double bias, double lambd) { return x < -lambd ? x + bias : x > lambd ? x - bias : 0; }, 0,
+    {"Shrink",
+     [](double x, double bias, double lambd) { return x < -lambd  ? x + bias
+                                                      : x > lambd ? x - bias
+                                                                  : 0; }, 0,
      0.5f, "bias", "lambd"},
 };
 
@@ -126,7 +144,8 @@ class ScalarUnary final : public Kernel {
       if constexpr (std::is_floating_point_v<A>) {
         EachChunk(context.threads(), x.elements(), [&](int64_t first, int64_t last) {
           for (int64_t i = first; i < last; ++i)
-            y.as<T>()[i] = Store<T>(static_cast<A>(fn_(static_cast<double>(Load(x.as<T>()[i])), alpha_, beta_)));
+            y.as<T>()[i] =
+                Store<T>(static_cast<A>(fn_(static_cast<double>(Load(x.as<T>()[i])), alpha_, beta_)));
         });
       }
     });
@@ -148,33 +167,52 @@ class SimpleUnary final : public Kernel {
     const TensorView& x = *context.input(0);
     TensorView& y = *context.output(0);
     ThreadTeam& team = context.threads();
-    if (op_ == "Not") return Map<uint8_t, uint8_t>(team, x, y, [](uint8_t v) { return static_cast<uint8_t>(v == 0); });
+    if (op_ == "Not")
+      return Map<uint8_t, uint8_t>(team, x, y, [](uint8_t v) { return static_cast<uint8_t>(v == 0); });
     ForNumber(x.dtype, [&](auto t) {
       using T = decltype(t);
       using A = typename Arithmetic<T>::Type;
-      if (op_ == "IsNaN") Map<T, uint8_t>(team, x, y, [](T v) { return static_cast<uint8_t>(Load(v) != Load(v)); });
-      else if (op_ == "IsInf") Map<T, uint8_t>(team, x, y, [&](T v) {
-        if constexpr (std::is_floating_point_v<A>) return static_cast<uint8_t>(std::isinf(Load(v)) && (Load(v) > 0 ? positive_ : negative_));
-        else return uint8_t{0};
-      });
-      else if (op_ == "Abs") Map<T, T>(team, x, y, [](T v) {
-        if constexpr (std::is_unsigned_v<A>) return v;
-        else if constexpr (std::is_floating_point_v<A>) return Store<T>(std::abs(Load(v)));
-        else return v < 0 ? static_cast<T>(std::make_unsigned_t<A>{0} - static_cast<std::make_unsigned_t<A>>(v)) : v;
-      });
-      else if (op_ == "Neg") Map<T, T>(team, x, y, [](T v) {
-        if constexpr (std::is_floating_point_v<A>) return Store<T>(-Load(v));
-        else return static_cast<T>(std::make_unsigned_t<A>{0} - static_cast<std::make_unsigned_t<A>>(v));
-      });
-      else if (op_ == "Sign") Map<T, T>(team, x, y, [](T v) {
-        const auto a = Load(v);
-        return Store<T>(a > A{0} ? A{1} : a < A{0} ? static_cast<A>(-1) : a);
-      });
-      else if (op_ == "Relu") Map<T, T>(team, x, y, [](T v) { return Load(v) < A{0} ? Store<T>(A{0}) : v; });
-      else if (op_ == "BitwiseNot") Map<T, T>(team, x, y, [](T v) {
-        if constexpr (std::is_integral_v<T>) return static_cast<T>(~v);
-        else return v;
-      });
+      if (op_ == "IsNaN")
+        Map<T, uint8_t>(team, x, y, [](T v) { return static_cast<uint8_t>(Load(v) != Load(v)); });
+      else if (op_ == "IsInf")
+        Map<T, uint8_t>(team, x, y, [&](T v) {
+          if constexpr (std::is_floating_point_v<A>)
+            return static_cast<uint8_t>(std::isinf(Load(v)) && (Load(v) > 0 ? positive_ : negative_));
+          else
+            return uint8_t{0};
+        });
+      else if (op_ == "Abs")
+        Map<T, T>(team, x, y, [](T v) {
+          if constexpr (std::is_unsigned_v<A>)
+            return v;
+          else if constexpr (std::is_floating_point_v<A>)
+            return Store<T>(std::abs(Load(v)));
+          else
+            return v < 0
+                       ? static_cast<T>(std::make_unsigned_t<A>{0} - static_cast<std::make_unsigned_t<A>>(v))
+                       : v;
+        });
+      else if (op_ == "Neg")
+        Map<T, T>(team, x, y, [](T v) {
+          if constexpr (std::is_floating_point_v<A>)
+            return Store<T>(-Load(v));
+          else
+            return static_cast<T>(std::make_unsigned_t<A>{0} - static_cast<std::make_unsigned_t<A>>(v));
+        });
+      else if (op_ == "Sign")
+        Map<T, T>(team, x, y, [](T v) {
+          const auto a = Load(v);
+          return Store<T>(a > A{0} ? A{1} : a < A{0} ? static_cast<A>(-1) : a);
+        });
+      else if (op_ == "Relu")
+        Map<T, T>(team, x, y, [](T v) { return Load(v) < A{0} ? Store<T>(A{0}) : v; });
+      else if (op_ == "BitwiseNot")
+        Map<T, T>(team, x, y, [](T v) {
+          if constexpr (std::is_integral_v<T>)
+            return static_cast<T>(~v);
+          else
+            return v;
+        });
     });
   }
 
@@ -219,8 +257,11 @@ class CastKernel final : public Kernel {
       if (x.data != y.data) std::memcpy(y.data, x.data, y.bytes());
       return;
     }
-    const auto vectorised = [](DType d) { return d == DType::kFloat || d == DType::kFloat16 || d == DType::kBFloat16; };
-    if (vectorised(x.dtype) && vectorised(y.dtype)) return dense::Cast(context.threads(), {x.data, x.dtype}, n, {y.data, y.dtype});
+    const auto vectorised = [](DType d) {
+      return d == DType::kFloat || d == DType::kFloat16 || d == DType::kBFloat16;
+    };
+    if (vectorised(x.dtype) && vectorised(y.dtype))
+      return dense::Cast(context.threads(), {x.data, x.dtype}, n, {y.data, y.dtype});
     ForNumberOrBool(x.dtype, [&](auto from) {
       using F = decltype(from);
       ForNumberOrBool(y.dtype, [&](auto to) {
@@ -242,7 +283,8 @@ std::unique_ptr<Kernel> Create(const KernelInfo& info) {
 }  // namespace
 
 void RegisterUnary(kernels::Registry& registry) {
-  const auto add = [&](std::string_view domain, std::string_view op, kernels::TypeSet types, std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
+  const auto add = [&](std::string_view domain, std::string_view op, kernels::TypeSet types,
+                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
     kernels::KernelDef def;
     def.domain = domain;
     def.op = op;
@@ -250,11 +292,14 @@ void RegisterUnary(kernels::Registry& registry) {
     def.create = create;
     registry.Add(std::move(def));
   };
-  for (std::string_view op : {"Sigmoid", "Swish", "Gelu", "Tanh", "Exp", "Erf", "Softplus"}) add("", op, kernels::kFloats, Create<VectorUnary>);
-  for (std::string_view op : {"QuickGelu", "FastGelu", "BiasGelu", "Gelu"}) add(graph::kMsDomain, op, kernels::kFloats, Create<VectorUnary>);
+  for (std::string_view op : {"Sigmoid", "Swish", "Gelu", "Tanh", "Exp", "Erf", "Softplus"})
+    add("", op, kernels::kFloats, Create<VectorUnary>);
+  for (std::string_view op : {"QuickGelu", "FastGelu", "BiasGelu", "Gelu"})
+    add(graph::kMsDomain, op, kernels::kFloats, Create<VectorUnary>);
   add(graph::kUllageDomain, "Softcap", kernels::kFloats, Create<VectorUnary>);
   for (const NamedFn& f : kFunctions) add("", f.op, kernels::kAllFloats, Create<ScalarUnary>);
-  for (std::string_view op : {"Abs", "Neg", "Sign", "Relu"}) add("", op, kernels::kNumbers, Create<SimpleUnary>);
+  for (std::string_view op : {"Abs", "Neg", "Sign", "Relu"})
+    add("", op, kernels::kNumbers, Create<SimpleUnary>);
   add("", "BitwiseNot", kernels::kInts, Create<SimpleUnary>);
   add("", "Not", kernels::TypeSet{DType::kBool}, Create<SimpleUnary>);
   add("", "IsNaN", kernels::kAllFloats, Create<SimpleUnary>);

@@ -1,0 +1,308 @@
+/// Gather, GatherElements, GatherND, ScatterND, ScatterElements, ullage:LastToken, Trilu, CumSum.
+#include <algorithm>
+#include <cstring>
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "providers/cpu/kernels/families.h"
+#include "providers/cpu/kernels/types.h"
+
+namespace ullage::cpu {
+namespace {
+
+using kernels::Kernel;
+using kernels::KernelContext;
+using kernels::KernelInfo;
+
+size_t ElementOf(const TensorView& v) {
+  const int bits = BitsOf(v.dtype);
+  if (bits < 8) Throw(Code::kUnsupported, "elements of type ", NameOf(v.dtype));
+  return static_cast<size_t>(bits / 8);
+}
+
+/// Index i, made non-negative; outside of [-dim, dim) is an error.
+int64_t IndexIn(const TensorView& v, int64_t i, int64_t dim) {
+  const int64_t index = v.dtype == DType::kInt64 ? v.as<int64_t>()[i] : v.as<int32_t>()[i];
+  if (index < -dim || index >= dim)
+    Throw(Code::kInvalidInput, "index ", index, " is outside of an axis of ", dim);
+  return index < 0 ? index + dim : index;
+}
+
+class GatherKernel final : public Kernel {
+ public:
+  explicit GatherKernel(const KernelInfo& info) : axis_(info.node.Int("axis", 0)) {}
+  void Compute(KernelContext& context) const override {
+    const TensorView& x = *context.input(0);
+    const TensorView& index = *context.input(1);
+    TensorView& y = *context.output(0);
+    const int axis = static_cast<int>(axis_ < 0 ? axis_ + x.shape.rank() : axis_);
+    const int64_t outer = x.shape.elements(0, axis), dim = x.shape[axis], n = index.elements();
+    const size_t row = static_cast<size_t>(x.shape.elements(axis + 1, x.shape.rank())) * ElementOf(x);
+    const auto copy = [&](int64_t k) {
+      const int64_t from = k / n * dim + IndexIn(index, k % n, dim);
+      std::memcpy(y.as<std::byte>() + static_cast<size_t>(k) * row,
+                  x.as<std::byte>() + static_cast<size_t>(from) * row, row);
+    };
+    if (row == 0) return;
+    if (static_cast<size_t>(outer * n) * row < 65536)
+      for (int64_t k = 0; k < outer * n; ++k) copy(k);
+    else
+      context.threads().Run(CeilDiv<int64_t>(outer * n, 16), [&](int64_t t, int) {
+        for (int64_t k = t * 16; k < std::min(outer * n, t * 16 + 16); ++k) copy(k);
+      });
+  }
+
+ private:
+  int64_t axis_;
+};
+
+class GatherElementsKernel final : public Kernel {
+ public:
+  explicit GatherElementsKernel(const KernelInfo& info) : axis_(info.node.Int("axis", 0)) {}
+  void Compute(KernelContext& context) const override {
+    const TensorView& x = *context.input(0);
+    const TensorView& index = *context.input(1);
+    TensorView& y = *context.output(0);
+    const int r = x.shape.rank(), axis = static_cast<int>(axis_ < 0 ? axis_ + r : axis_);
+    ForBytes(x.dtype, [&](auto t) {
+      using T = decltype(t);
+      for (int64_t k = 0; k < y.elements(); ++k) {
+        int64_t rest = k, at = 0, stride = 1;
+        for (int d = r - 1; d >= 0; --d) {
+          const int64_t i = rest % y.shape[d];
+          rest /= y.shape[d];
+          at += (d == axis ? IndexIn(index, k, x.shape[d]) : i) * stride;
+          stride *= x.shape[d];
+        }
+        y.as<T>()[k] = x.as<T>()[at];
+      }
+    });
+  }
+
+ private:
+  int64_t axis_;
+};
+
+/// Offset of the block that the last axis of `index` addresses at row `i`.
+int64_t BlockOffset(const TensorView& index, int64_t i, int64_t depth, const Shape& shape, int first) {
+  int64_t at = 0;
+  for (int64_t d = 0; d < depth; ++d) {
+    const int64_t dim = shape[first + static_cast<int>(d)];
+    at = at * dim + IndexIn(index, i * depth + d, dim);
+  }
+  return at;
+}
+
+class GatherNdKernel final : public Kernel {
+ public:
+  explicit GatherNdKernel(const KernelInfo& info)
+      : batch_dims_(static_cast<int>(info.node.Int("batch_dims", 0))) {}
+  void Compute(KernelContext& context) const override {
+    const TensorView& x = *context.input(0);
+    const TensorView& index = *context.input(1);
+    TensorView& y = *context.output(0);
+    const int64_t depth = index.shape.at(-1), rows = index.shape.elements(0, index.shape.rank() - 1);
+    const int64_t batches = x.shape.elements(0, batch_dims_);
+    if (batches == 0 || rows == 0) return;
+    const int64_t per = rows / batches;
+    const int first = batch_dims_, after = batch_dims_ + static_cast<int>(depth);
+    const size_t block = static_cast<size_t>(x.shape.elements(after, x.shape.rank())) * ElementOf(x);
+    const int64_t in_batch = x.shape.elements(first, after);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t at = i / per * in_batch + BlockOffset(index, i, depth, x.shape, first);
+      std::memcpy(y.as<std::byte>() + static_cast<size_t>(i) * block,
+                  x.as<std::byte>() + static_cast<size_t>(at) * block, block);
+    }
+  }
+
+ private:
+  int batch_dims_;
+};
+
+enum class Reduction { kNone, kAdd, kMul, kMax, kMin };
+Reduction ReductionOf(const KernelInfo& info) {
+  const std::string r = info.node.Str("reduction", "none");
+  if (r == "none") return Reduction::kNone;
+  if (r == "add") return Reduction::kAdd;
+  if (r == "mul") return Reduction::kMul;
+  if (r == "max") return Reduction::kMax;
+  if (r == "min") return Reduction::kMin;
+  info.Unsupported("reduction ", r);
+}
+
+template <class T>
+T Combine(Reduction r, T old, T fresh) {
+  using A = typename Arithmetic<T>::Type;
+  const A a = Load(old), b = Load(fresh);
+  switch (r) {
+    case Reduction::kAdd:
+      return Store<T>(static_cast<A>(a + b));
+    case Reduction::kMul:
+      return Store<T>(static_cast<A>(a * b));
+    case Reduction::kMax:
+      return a < b ? fresh : old;
+    case Reduction::kMin:
+      return b < a ? fresh : old;
+    default:
+      return fresh;
+  }
+}
+
+void CopyFirst(const TensorView& x, TensorView& y) {
+  if (x.data != y.data && y.bytes() > 0) std::memcpy(y.data, x.data, y.bytes());
+}
+
+class ScatterNdKernel final : public Kernel {
+ public:
+  explicit ScatterNdKernel(const KernelInfo& info) : reduction_(ReductionOf(info)) {}
+  void Compute(KernelContext& context) const override {
+    const TensorView& x = *context.input(0);
+    const TensorView& index = *context.input(1);
+    const TensorView& updates = *context.input(2);
+    TensorView& y = *context.output(0);
+    CopyFirst(x, y);
+    const int64_t depth = index.shape.at(-1), rows = index.shape.elements(0, index.shape.rank() - 1);
+    const int64_t block = x.shape.elements(static_cast<int>(depth), x.shape.rank());
+    ForNumberOrBool(x.dtype, [&](auto t) {
+      using T = decltype(t);
+      for (int64_t i = 0; i < rows; ++i) {
+        T* to = y.as<T>() + BlockOffset(index, i, depth, x.shape, 0) * block;
+        const T* from = updates.as<T>() + i * block;
+        for (int64_t k = 0; k < block; ++k) to[k] = Combine(reduction_, to[k], from[k]);
+      }
+    });
+  }
+
+ private:
+  Reduction reduction_;
+};
+
+class ScatterElementsKernel final : public Kernel {
+ public:
+  explicit ScatterElementsKernel(const KernelInfo& info)
+      : axis_(info.node.Int("axis", 0)), reduction_(ReductionOf(info)) {}
+  void Compute(KernelContext& context) const override {
+    const TensorView& x = *context.input(0);
+    const TensorView& index = *context.input(1);
+    const TensorView& updates = *context.input(2);
+    TensorView& y = *context.output(0);
+    CopyFirst(x, y);
+    const int r = x.shape.rank(), axis = static_cast<int>(axis_ < 0 ? axis_ + r : axis_);
+    ForNumberOrBool(x.dtype, [&](auto t) {
+      using T = decltype(t);
+      for (int64_t k = 0; k < index.elements(); ++k) {
+        int64_t rest = k, at = 0, stride = 1;
+        for (int d = r - 1; d >= 0; --d) {
+          const int64_t i = rest % index.shape[d];
+          rest /= index.shape[d];
+          at += (d == axis ? IndexIn(index, k, x.shape[d]) : i) * stride;
+          stride *= x.shape[d];
+        }
+        y.as<T>()[at] = Combine(reduction_, y.as<T>()[at], updates.as<T>()[k]);
+      }
+    });
+  }
+
+ private:
+  int64_t axis_;
+  Reduction reduction_;
+};
+
+class LastTokenKernel final : public Kernel {
+ public:
+  explicit LastTokenKernel(const KernelInfo&) {}
+  void Compute(KernelContext& context) const override {
+    const TensorView& x = *context.input(0);
+    TensorView& y = *context.output(0);
+    const size_t row = static_cast<size_t>(x.shape.elements(2, x.shape.rank())) * ElementOf(x);
+    for (int64_t b = 0; b < x.shape[0]; ++b)
+      std::memcpy(y.as<std::byte>() + static_cast<size_t>(b) * row,
+                  x.as<std::byte>() + static_cast<size_t>((b + 1) * x.shape[1] - 1) * row, row);
+  }
+};
+
+class TriluKernel final : public Kernel {
+ public:
+  explicit TriluKernel(const KernelInfo& info) : upper_(info.node.Int("upper", 1) != 0) {}
+  void Compute(KernelContext& context) const override {
+    const TensorView& x = *context.input(0);
+    TensorView& y = *context.output(0);
+    const int64_t k = context.input(1) ? *context.input(1)->as<int64_t>() : 0;
+    const int64_t rows = x.shape.at(-2), cols = x.shape.at(-1),
+                  count = rows * cols > 0 ? x.elements() / (rows * cols) : 0;
+    ForBytes(x.dtype, [&](auto t) {
+      using T = decltype(t);
+      for (int64_t m = 0; m < count; ++m)
+        for (int64_t i = 0; i < rows; ++i)
+          for (int64_t j = 0; j < cols; ++j) {
+            const int64_t at = (m * rows + i) * cols + j;
+            const bool keep = upper_ ? j - i >= k : j - i <= k;
+            y.as<T>()[at] = keep ? x.as<T>()[at] : T{0};
+          }
+    });
+  }
+
+ private:
+  bool upper_;
+};
+
+class CumSumKernel final : public Kernel {
+ public:
+  explicit CumSumKernel(const KernelInfo& info)
+      : exclusive_(info.node.Int("exclusive", 0) != 0), reverse_(info.node.Int("reverse", 0) != 0) {}
+  void Compute(KernelContext& context) const override {
+    const TensorView& x = *context.input(0);
+    const TensorView& a = *context.input(1);
+    TensorView& y = *context.output(0);
+    const int axis = static_cast<int>(IndexIn(a, 0, x.shape.rank()));
+    const int64_t outer = x.shape.elements(0, axis), n = x.shape[axis],
+                  inner = x.shape.elements(axis + 1, x.shape.rank());
+    ForNumber(x.dtype, [&](auto t) {
+      using T = decltype(t);
+      using A = typename Arithmetic<T>::Type;
+      for (int64_t o = 0; o < outer; ++o)
+        for (int64_t i = 0; i < inner; ++i) {
+          A sum{};
+          for (int64_t k = 0; k < n; ++k) {
+            const int64_t at = (o * n + (reverse_ ? n - 1 - k : k)) * inner + i;
+            const A v = Load(x.as<T>()[at]);
+            if (exclusive_) y.as<T>()[at] = Store<T>(sum);
+            sum = static_cast<A>(sum + v);
+            if (!exclusive_) y.as<T>()[at] = Store<T>(sum);
+          }
+        }
+    });
+  }
+
+ private:
+  bool exclusive_, reverse_;
+};
+
+template <class K>
+std::unique_ptr<Kernel> Create(const KernelInfo& info) {
+  return std::make_unique<K>(info);
+}
+
+}  // namespace
+
+void RegisterGather(kernels::Registry& registry) {
+  const auto add = [&](std::string_view domain, std::string_view op,
+                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
+    kernels::KernelDef def;
+    def.domain = domain;
+    def.op = op;
+    def.create = create;
+    registry.Add(std::move(def));
+  };
+  add("", "Gather", Create<GatherKernel>);
+  add("", "GatherElements", Create<GatherElementsKernel>);
+  add("", "GatherND", Create<GatherNdKernel>);
+  add("", "ScatterND", Create<ScatterNdKernel>);
+  add("", "ScatterElements", Create<ScatterElementsKernel>);
+  add("", "Scatter", Create<ScatterElementsKernel>);
+  add("", "Trilu", Create<TriluKernel>);
+  add("", "CumSum", Create<CumSumKernel>);
+  add(graph::kUllageDomain, "LastToken", Create<LastTokenKernel>);
+}
+
+}  // namespace ullage::cpu
