@@ -61,9 +61,11 @@ HWY_INLINE void SumFour(VF a, VF b, VF c, VF d, float* out) {
 template <class E, int kQueries>
 void Scores(const float* q, int64_t q_pitch, const typename E::T* k, int64_t pitch, int64_t keys,
             int64_t size, float* scores) {
-  for (int64_t t = 0; t < keys; t += 4) {
-    const typename E::T* row[4];
-    for (int64_t j = 0; j < 4; ++j) row[j] = k + std::min(t + j, keys - 1) * pitch;
+  int64_t offset[4] = {0, pitch, 2 * pitch, 3 * pitch};
+  for (int64_t t = 0; t < keys; t += 4, k += 4 * pitch) {
+    if (keys - t < 4) {  // the last rows again instead of rows beyond
+      for (int64_t j = 1; j < 4; ++j) offset[j] = std::min(j, keys - t - 1) * pitch;
+    }
     VF acc[kQueries][4];
     ULLAGE_UNROLL for (int i = 0; i < kQueries; ++i) {
       ULLAGE_UNROLL for (int j = 0; j < 4; ++j) acc[i][j] = Zero();
@@ -71,7 +73,7 @@ void Scores(const float* q, int64_t q_pitch, const typename E::T* k, int64_t pit
     int64_t h = 0;
     for (; h + kLanes <= size; h += kLanes) {
       VF kv[4];
-      ULLAGE_UNROLL for (int j = 0; j < 4; ++j) kv[j] = Load<E>(row[j] + h);
+      ULLAGE_UNROLL for (int j = 0; j < 4; ++j) kv[j] = Load<E>(k + offset[j] + h);
       ULLAGE_UNROLL for (int i = 0; i < kQueries; ++i) {
         const VF qv = hn::LoadU(DF(), q + i * q_pitch + h);
         ULLAGE_UNROLL for (int j = 0; j < 4; ++j) acc[i][j] = hn::MulAdd(qv, kv[j], acc[i][j]);
@@ -79,7 +81,7 @@ void Scores(const float* q, int64_t q_pitch, const typename E::T* k, int64_t pit
     }
     if (h < size) {
       ULLAGE_UNROLL for (int j = 0; j < 4; ++j) {
-        const VF kv = LoadFirst<E>(row[j] + h, size - h);
+        const VF kv = LoadFirst<E>(k + offset[j] + h, size - h);
         ULLAGE_UNROLL for (int i = 0; i < kQueries; ++i) {
           acc[i][j] = hn::MulAdd(hn::LoadU(DF(), q + i * q_pitch + h), kv, acc[i][j]);
         }

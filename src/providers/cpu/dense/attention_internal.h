@@ -68,19 +68,18 @@ struct PrefillLayout {
   int64_t queries = 0;  ///< per panel: [head_size][kPanel]
   int64_t outputs = 0;  ///< per panel: [v_head_size][kPanel]
   int64_t state = 0;    ///< per panel: maximum and sum of each lane
-  int64_t scores = 0;   ///< [kPrefillKeys, rounded up][kPanel], twice: scores and bias
+  int64_t scores = 0;   ///< [kPrefillKeys][kPanel], twice: scores and bias
   int64_t keys = 0;
   int64_t values = 0;
   int64_t worker() const { return kPrefillPanels * (queries + outputs + state) + scores + keys + values; }
 };
 inline PrefillLayout PrefillLayoutOf(const AttentionArgs& a) {
-  const int64_t rows = kPrefillKeys + 16;  // the last kernel call may write a few rows more
   PrefillLayout l;
   l.queries = a.head_size * kPanel;
   l.outputs = a.v_head_size * kPanel;
   l.state = 2 * kPanel;
-  l.scores = 2 * rows * kPanel;
-  l.keys = AlignUp(rows * a.head_size, kFloatsPerLine);
+  l.scores = 2 * kPrefillKeys * kPanel;
+  l.keys = AlignUp(kPrefillKeys * a.head_size, kFloatsPerLine);
   l.values = AlignUp(kPrefillKeys * a.v_head_size, kFloatsPerLine);
   return l;
 }

@@ -18,7 +18,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "providers/cpu/dense/attention_score-inl.h"
-#include "providers/cpu/dense/gemm_pack-inl.h"
+#include "providers/cpu/dense/gemm_kernel-inl.h"
 #include "providers/cpu/dense/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -183,21 +183,20 @@ void Weigh(const Work& w, const Panel& p, int64_t keys) {
   }
 }
 
-/// Most rows of a kernel that reads no row beyond `left`.
-int64_t ExactRows(int64_t left) {
-  if (left >= kMaxRows) return kMaxRows;
-  return left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-}
+/// Rows of floats in memory; what a block of keys or values was converted to, or the cache itself.
+struct FloatRows {
+  const float* data = nullptr;
+  int64_t pitch = 0;
+};
 
-void WalkPanel(const Work& w, Panel& p, int64_t block, int64_t first, const float* values,
-               int64_t value_pitch) {
+void WalkPanel(const Work& w, Panel& p, int64_t block, int64_t first, FloatRows k, FloatRows v) {
   const AttentionArgs& a = w.a;
   // keys before `first` are seen by no lane of the task, keys from p.end on by none of the panel
   const int64_t keys = std::min(p.end, block + kPrefillKeys) - first;
   for (int64_t i = 0; i < keys;) {
-    const int64_t rows = KernelRows(keys - i);
-    RunKernel<F32>(rows, w.keys + i * a.head_size, kMaxRows, p.queries, kPanel, a.head_size,
-                   w.scores + i * kPanel, kPanel, true);
+    const int64_t rows = ExactRows(keys - i);
+    RunKernel<F32, true>(rows, k.data + i * k.pitch, k.pitch, p.queries, kPanel, a.head_size,
+                         w.scores + i * kPanel, kPanel, true);
     i += rows;
   }
   if (a.bias.data != nullptr) {
@@ -212,42 +211,28 @@ void WalkPanel(const Work& w, Panel& p, int64_t block, int64_t first, const floa
   Weigh(w, p, keys);
   for (int64_t c = 0; c < a.v_head_size;) {
     const int64_t rows = ExactRows(a.v_head_size - c);
-    RunKernel<F32>(rows, values + c, value_pitch, w.scores, kPanel, keys, p.outputs + c * kPanel, kPanel,
-                   false);
+    RunKernel<F32>(rows, v.data + c, v.pitch, w.scores, kPanel, keys, p.outputs + c * kPanel, kPanel, false);
     c += rows;
   }
 }
 
-/// The keys of one block, packed for the kernel in groups of kMaxRows.
+/// `keys` rows from `first` on, converted to floats in `buffer` where they are none.
 template <class E>
-void PackKeys(const Work& w, int64_t first, int64_t keys) {
-  const AttentionArgs& a = w.a;
-  const auto* k = static_cast<const typename E::T*>(a.k.data) + w.t.b * a.k_layout.batch_stride +
-                  w.t.kv_head * a.k_layout.head_stride + first * a.k_layout.seq_stride;
-  for (int64_t i = 0; i < keys; i += kMaxRows) {
-    PackRows<E>(k + i * a.k_layout.seq_stride, a.k_layout.seq_stride, std::min(kMaxRows, keys - i), kMaxRows,
-                a.head_size, w.keys + i * a.head_size);
-  }
-}
-
-template <class E>
-const float* LoadValues(const Work& w, int64_t first, int64_t keys, int64_t* pitch) {
-  const AttentionArgs& a = w.a;
-  const auto* v = static_cast<const typename E::T*>(a.v.data) + w.t.b * a.v_layout.batch_stride +
-                  w.t.kv_head * a.v_layout.head_stride + first * a.v_layout.seq_stride;
+FloatRows LoadRows(const Work& w, const ConstArray& from, const HeadLayout& layout, int64_t first,
+                   int64_t keys, int64_t size, float* buffer) {
+  const auto* rows = static_cast<const typename E::T*>(from.data) + w.t.b * layout.batch_stride +
+                     w.t.kv_head * layout.head_stride + first * layout.seq_stride;
   if constexpr (E::kDType == DType::kFloat) {
-    *pitch = a.v_layout.seq_stride;
-    return v;
+    return {rows, layout.seq_stride};
   } else {
-    *pitch = a.v_head_size;
     for (int64_t j = 0; j < keys; ++j) {
-      const auto* row = v + j * a.v_layout.seq_stride;
-      float* out = w.values + j * a.v_head_size;
+      const auto* row = rows + j * layout.seq_stride;
+      float* out = buffer + j * size;
       int64_t c = 0;
-      for (; c + kLanes <= a.v_head_size; c += kLanes) hn::StoreU(Load<E>(row + c), DF(), out + c);
-      for (; c < a.v_head_size; ++c) out[c] = E::Get(row[c]);
+      for (; c + kLanes <= size; c += kLanes) hn::StoreU(Load<E>(row + c), DF(), out + c);
+      for (; c < size; ++c) out[c] = E::Get(row[c]);
     }
-    return w.values;
+    return {buffer, size};
   }
 }
 
@@ -313,14 +298,16 @@ void PrefillQueries(const PrefillTask& task) {
   for (int64_t block = end == 0 ? 0 : begin / kPrefillKeys * kPrefillKeys; block < end;
        block += kPrefillKeys) {
     const int64_t first = std::max(block, begin), keys = std::min(end, block + kPrefillKeys) - first;
-    WithType(a.k.dtype, [&](auto type) HWY_ATTR { PackKeys<decltype(type)>(w, first, keys); });
-    int64_t value_pitch = 0;
-    const float* values = nullptr;
-    WithType(a.v.dtype,
-             [&](auto type) HWY_ATTR { values = LoadValues<decltype(type)>(w, first, keys, &value_pitch); });
+    FloatRows k, v;
+    WithType(a.k.dtype, [&](auto type) HWY_ATTR {
+      k = LoadRows<decltype(type)>(w, a.k, a.k_layout, first, keys, a.head_size, w.keys);
+    });
+    WithType(a.v.dtype, [&](auto type) HWY_ATTR {
+      v = LoadRows<decltype(type)>(w, a.v, a.v_layout, first, keys, a.v_head_size, w.values);
+    });
     for (int64_t i = 0; i < count; ++i) {
       if (panels[i].begin < block + kPrefillKeys && panels[i].end > first) {
-        WalkPanel(w, panels[i], block, first, values, value_pitch);
+        WalkPanel(w, panels[i], block, first, k, v);
       }
     }
   }

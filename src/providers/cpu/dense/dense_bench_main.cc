@@ -1,10 +1,10 @@
 // Speed of the dense kernels beside what the machine can do, measured in the same run: multiply-add peak and
 // read bandwidth. Usage: dense_bench [threads...] (default 1 and 2).
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <random>
 #include <vector>
@@ -73,17 +73,22 @@ namespace {
 HWY_EXPORT(Peak);
 HWY_EXPORT(ReadAll);
 
-using Clock = std::chrono::steady_clock;
+/// Time of a team of one is the processor time of its thread, so that neighbours matter less; else wall time.
+double Now(const ThreadTeam& team) {
+  timespec t;
+  clock_gettime(team.size() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
 
 /// Seconds of the fastest of several calls.
 template <class Fn>
-double Best(const Fn& fn, double budget = 0.25) {
+double Best(const ThreadTeam& team, const Fn& fn, double budget = 0.25) {
   double best = 1e30, total = 0;
   fn();
   for (int i = 0; i < 3 || (total < budget && i < 100000); ++i) {
-    const auto start = Clock::now();
+    const double start = Now(team);
     fn();
-    const double s = std::chrono::duration<double>(Clock::now() - start).count();
+    const double s = Now(team) - start;
     best = std::min(best, s);
     total += s;
   }
@@ -117,7 +122,7 @@ void FillRandom(void* data, int64_t n, DType dtype, uint32_t seed) {
 double PeakFlops(ThreadTeam& team) {
   float sinks[64] = {};
   double flops = 0;
-  const double s = Best([&] {
+  const double s = Best(team, [&] {
     double done[64];
     team.Run(team.size(), [&](int64_t task, int) {
       sinks[task] = 1;
@@ -134,7 +139,7 @@ double ReadBandwidth(ThreadTeam& team) {
   AlignedBytes memory(bytes);
   const size_t chunk = size_t{1} << 20;
   volatile uint32_t sink = 0;
-  const double s = Best([&] {
+  const double s = Best(team, [&] {
     team.Run(static_cast<int64_t>(bytes / chunk), [&](int64_t task, int) {
       sink = HWY_DYNAMIC_DISPATCH(ReadAll)(
           reinterpret_cast<const uint32_t*>(static_cast<const std::byte*>(memory.data) +
@@ -169,13 +174,15 @@ void BenchGemm(ThreadTeam& team, int64_t m, int64_t n, int64_t k, DType weights,
   g.ldc = n;
   g.b.dtype = weights;
   AlignedBytes scratch(GemmScratchBytes(g, team.size()));
-  const double s = Best([&] {
-                     for (int64_t i = 0; i < copies; ++i) {
-                       g.b = {static_cast<std::byte*>(packed.data) + static_cast<size_t>(i) * one, weights};
-                       Gemm(team, g, scratch.data);
-                     }
-                   }) /
-                   static_cast<double>(copies);
+  const double s =
+      Best(team,
+           [&] {
+             for (int64_t i = 0; i < copies; ++i) {
+               g.b = {static_cast<std::byte*>(packed.data) + static_cast<size_t>(i) * one, weights};
+               Gemm(team, g, scratch.data);
+             }
+           }) /
+      static_cast<double>(copies);
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / s;
   const double bytes = static_cast<double>(one) / s;
   std::printf(
@@ -183,6 +190,55 @@ void BenchGemm(ThreadTeam& team, int64_t m, int64_t n, int64_t k, DType weights,
       "bandwidth\n",
       static_cast<long>(m), static_cast<long>(n), static_cast<long>(k), std::string(NameOf(weights)).c_str(),
       flops * 1e-9, 100 * flops / peak, bytes * 1e-9, 100 * bytes / bandwidth);
+}
+
+/// One layer's attention of SmolLM2-135M (9 query heads, 3 key heads of 64), `layers` caches one after the
+/// other.
+void BenchAttention(ThreadTeam& team, int64_t seq, int64_t depth, DType kv, double peak, double bandwidth) {
+  constexpr int64_t kHeads = 9, kKvHeads = 3, kSize = 64;
+  const int64_t layers = seq == 1 ? 30 : 1, cache = kKvHeads * depth * kSize;
+  AlignedBytes k(static_cast<size_t>(layers * cache) * ElementBytes(kv)), v(k.size);
+  AlignedBytes q(static_cast<size_t>(seq * kHeads * kSize) * 4), y(q.size);
+  FillRandom(k.data, layers * cache, kv, 1);
+  FillRandom(v.data, layers * cache, kv, 2);
+  FillRandom(q.data, seq * kHeads * kSize, DType::kFloat, 3);
+  AttentionArgs a;
+  a.batch = 1;
+  a.seq = seq;
+  a.q_heads = kHeads;
+  a.kv_heads = kKvHeads;
+  a.head_size = a.v_head_size = kSize;
+  a.max_keys = depth;
+  a.scale = 0.125f;
+  a.q = {q.data, DType::kFloat};
+  a.q_layout = {seq * kHeads * kSize, kHeads * kSize, kSize};
+  a.k.dtype = a.v.dtype = kv;
+  a.k_layout = a.v_layout = {cache, kSize, depth * kSize};
+  a.y = {y.data, DType::kFloat};
+  a.y_layout = a.q_layout;
+  AlignedBytes scratch(AttentionScratchBytes(a, team.size()));
+  const double s = Best(team, [&] {
+    for (int64_t i = 0; i < layers; ++i) {
+      const auto offset = static_cast<size_t>(i * cache) * ElementBytes(kv);
+      a.k.data = static_cast<std::byte*>(k.data) + offset;
+      a.v.data = static_cast<std::byte*>(v.data) + offset;
+      Attention(team, a, scratch.data);
+    }
+  });
+  const std::string type(NameOf(kv));
+  if (seq == 1) {
+    const double rate = static_cast<double>(k.size + v.size) / s;
+    std::printf("attention decode @%ld, 30 layers, kv %-8s  %7.3f ms  %6.1f GB/s %3.0f%% of read bandwidth\n",
+                static_cast<long>(depth), type.c_str(), s * 1e3, rate * 1e-9, 100 * rate / bandwidth);
+  } else {
+    const auto n = static_cast<double>(seq), past = static_cast<double>(depth - seq);
+    const double flops = 4.0 * kHeads * kSize * (n * past + n * (n + 1) / 2) / s;
+    std::printf(
+        "attention prefill %ld of %ld, 1 layer, kv %-8s  %7.3f ms  %6.1f Gflop/s (visible keys) %3.0f%% of "
+        "peak\n",
+        static_cast<long>(seq), static_cast<long>(depth), type.c_str(), s * 1e3, flops * 1e-9,
+        100 * flops / peak);
+  }
 }
 
 int Main(int argc, char** argv) {
@@ -193,6 +249,14 @@ int Main(int argc, char** argv) {
     ThreadTeam team(std::min(threads, 64));
     const double peak = PeakFlops(team), bandwidth = ReadBandwidth(team);
     std::printf("%d thread(s): peak %.1f Gflop/s, read %.1f GB/s\n", threads, peak * 1e-9, bandwidth * 1e-9);
+    for (const DType kv : {DType::kFloat, DType::kFloat16, DType::kBFloat16}) {
+      BenchAttention(team, 1, 32, kv, peak, bandwidth);
+      BenchAttention(team, 1, 1024, kv, peak, bandwidth);
+      BenchAttention(team, 1, 4096, kv, peak, bandwidth);
+      BenchAttention(team, 128, 128, kv, peak, bandwidth);
+      BenchAttention(team, 512, 512, kv, peak, bandwidth);
+      BenchAttention(team, 512, 2048, kv, peak, bandwidth);
+    }
     for (const DType w : {DType::kFloat, DType::kFloat16, DType::kBFloat16}) {
       for (const int64_t m : {1, 4, 16, 96, 512}) BenchGemm(team, m, 1536, 576, w, peak, bandwidth);
       BenchGemm(team, 96, 576, 1536, w, peak, bandwidth);

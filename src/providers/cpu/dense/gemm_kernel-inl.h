@@ -34,7 +34,7 @@ inline constexpr int64_t kWidePanels = 4;
 
 #define ULLAGE_UNROLL _Pragma("GCC unroll 16")
 
-template <class E, int kRows>
+template <class E, int kRows, bool kRowMajorA>
 HWY_INLINE void Kernel(const float* HWY_RESTRICT a, int64_t a_step, const typename E::T* HWY_RESTRICT b,
                        int64_t ldb, int64_t depth, float* HWY_RESTRICT c, int64_t pitch, bool first) {
   for (int64_t j = 0; j < kPanel; j += kVectors * kLanes) {
@@ -46,11 +46,11 @@ HWY_INLINE void Kernel(const float* HWY_RESTRICT a, int64_t a_step, const typena
     }
     const float* ap = a;
     const typename E::T* bp = b + j;
-    for (int64_t k = 0; k < depth; ++k, ap += a_step, bp += ldb) {
+    for (int64_t k = 0; k < depth; ++k, ap += kRowMajorA ? 1 : a_step, bp += ldb) {
       VF bv[kVectors];
       ULLAGE_UNROLL for (int v = 0; v < kVectors; ++v) bv[v] = Load<E>(bp + v * kLanes);
       ULLAGE_UNROLL for (int i = 0; i < kRows; ++i) {
-        const VF av = Set(ap[i]);
+        const VF av = Set(ap[kRowMajorA ? i * a_step : i]);
         ULLAGE_UNROLL for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::MulAdd(av, bv[v], acc[i][v]);
       }
     }
@@ -95,28 +95,39 @@ void RunWideRow(const float* HWY_RESTRICT a, const typename E::T* HWY_RESTRICT b
   }
 }
 
-template <class E>
+template <class E, bool kRowMajorA = false>
 HWY_NOINLINE void RunKernel(int64_t rows, const float* a, int64_t a_step, const typename E::T* b, int64_t ldb,
                             int64_t depth, float* c, int64_t pitch, bool first) {
   switch (rows) {
     case 1:
-      return Kernel<E, 1>(a, a_step, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 1, kRowMajorA>(a, a_step, b, ldb, depth, c, pitch, first);
     case 2:
-      return Kernel<E, 2>(a, a_step, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 2, kRowMajorA>(a, a_step, b, ldb, depth, c, pitch, first);
     case 4:
-      return Kernel<E, 4>(a, a_step, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 4, kRowMajorA>(a, a_step, b, ldb, depth, c, pitch, first);
     case 6:
-      return Kernel<E, 6>(a, a_step, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 6, kRowMajorA>(a, a_step, b, ldb, depth, c, pitch, first);
 #if HWY_TARGET <= HWY_AVX3
     case 8:
-      return Kernel<E, 8>(a, a_step, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 8, kRowMajorA>(a, a_step, b, ldb, depth, c, pitch, first);
     default:
-      return Kernel<E, 12>(a, a_step, b, ldb, depth, c, pitch, first);
+      return Kernel<E, 12, kRowMajorA>(a, a_step, b, ldb, depth, c, pitch, first);
 #else
     default:
       return;
 #endif
   }
+}
+
+/// Rows for the next call when `left` are left and no row beyond them may be touched.
+HWY_INLINE int64_t ExactRows(int64_t left) {
+#if HWY_TARGET <= HWY_AVX3
+  if (left >= 12 && left != 16) return 12;  // 16: twice 8
+  if (left >= 8) return 8;
+#else
+  if (left >= 6 && left != 8) return 6;
+#endif
+  return left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }
 
 }  // namespace HWY_NAMESPACE

@@ -248,12 +248,18 @@ HWY_INLINE VF Exp(VF x) {
   return hn::Mul(scaled, PowerOfTwo(hn::Sub(e.n, half)));
 }
 
-/// e^x for x <= 0 that flushes what is below e^-87 to 0: for softmax weights.
+/// e^x for x <= 0, made for softmax weights: fewer steps, an error below 4e-7, 0 from -86 down, NaN for NaN.
 HWY_INLINE VF ExpNegative(VF x) {
-  const auto tiny = hn::Lt(x, Set(-87.0f));
-  const ExpParts e = ExpReduce(MaxKeepNaN(Set(-87.0f), x));
-  const VF s = PowerOfTwo(e.n);
-  return hn::IfThenZeroElse(tiny, hn::MulAdd(s, e.p, s));
+  const VF magic = Set(0x1.8p23f + 127);  // puts the rounded exponent, biased, into the lowest bits
+  const VF t = hn::MulAdd(x, Set(1.44269504f), magic);
+  const VF r = hn::NegMulAdd(hn::Sub(t, magic), Set(0.693147181f), x);
+  VF p = hn::MulAdd(Set(0.008374515f), r, Set(0.041898351f));  // e^r, error 1e-7
+  p = hn::MulAdd(p, r, Set(0.16666459f));
+  p = hn::MulAdd(p, r, Set(0.49999148f));
+  p = hn::MulAdd(p, r, Set(1.0f));
+  p = hn::MulAdd(p, r, Set(1.0f));
+  const VF scale = hn::BitCast(DF(), hn::ShiftLeft<23>(hn::BitCast(DI(), t)));
+  return hn::IfThenZeroElse(hn::Lt(x, Set(-86.0f)), hn::Mul(p, scale));
 }
 
 HWY_INLINE VF Tanh(VF x) {
