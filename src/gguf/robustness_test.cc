@@ -65,7 +65,7 @@ TEST(Robustness, EveryFlippedBit) {
     TestWriter flipped = w;
     flipped.bytes[bit / 8] ^= std::byte{1} << (bit % 8);
     refused += !Import(flipped, true);
-    Import(flipped, false);
+    if (bit % 5 == 0) Import(flipped, false);
   }
   // Most of the header is names, types, sizes and offsets, and each of them matters.
   EXPECT_GT(refused, bits / 2);
