@@ -15,6 +15,21 @@ T At(const std::byte* p, int64_t i) {
   return v;
 }
 
+/// The bytes of a tensor of plain elements, as many as its shape says.
+const std::byte* PlainData(const Constant& c) {
+  const auto data = c.data();
+  if (!c.block_type.empty() || c.dtype == DType::kString || data.size() < BytesOf(c.dtype, c.elements()))
+    Throw(Code::kInvalidModel, "cannot read numbers from a constant of ",
+          c.block_type.empty() ? NameOf(c.dtype) : std::string_view(c.block_type), c.shape.ToString(),
+          " with ", data.size(), " bytes");
+  return data.data();
+}
+
+void CheckCount(const Shape& shape, size_t values) {
+  if (static_cast<size_t>(shape.elements()) != values)
+    Throw(Code::kRuntime, "a constant of shape ", shape.ToString(), " made from ", values, " values");
+}
+
 }  // namespace
 
 std::span<const std::byte> Constant::data() const {
@@ -24,7 +39,7 @@ std::span<const std::byte> Constant::data() const {
 }
 
 std::vector<int64_t> Constant::AsInts() const {
-  const std::byte* p = data().data();
+  const std::byte* p = PlainData(*this);
   const int64_t n = elements();
   std::vector<int64_t> out(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) {
@@ -63,7 +78,7 @@ std::vector<int64_t> Constant::AsInts() const {
 }
 
 std::vector<double> Constant::AsDoubles() const {
-  const std::byte* p = data().data();
+  const std::byte* p = PlainData(*this);
   const int64_t n = elements();
   if (!IsFloating(dtype)) {
     const auto ints = AsInts();
@@ -103,6 +118,7 @@ NewConstant MakeConstant(DType dtype, const Shape& shape) {
 }
 
 ConstantPtr MakeInts(const Shape& shape, std::span<const int64_t> values, DType dtype) {
+  CheckCount(shape, values.size());
   auto [c, p] = MakeConstant(dtype, shape);
   for (size_t i = 0; i < values.size(); ++i) {
     switch (dtype) {
@@ -125,6 +141,7 @@ ConstantPtr MakeInts(const Shape& shape, std::span<const int64_t> values, DType 
 }
 
 ConstantPtr MakeFloats(const Shape& shape, std::span<const float> values) {
+  CheckCount(shape, values.size());
   auto [c, p] = MakeConstant(DType::kFloat, shape);
   if (!values.empty()) std::memcpy(p, values.data(), values.size_bytes());
   return c;

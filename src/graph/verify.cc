@@ -31,6 +31,8 @@ void Verify(const Graph& graph) {
         fail("value ", graph.value(v).name, " has two producers");
       producer[static_cast<size_t>(v)] = n.id;
     }
+    for (ValueId v : n.captures)
+      if (v == kNone) fail("node ", n.name, " captures no value");
     const auto verify_sub = [&](const std::string& key, const Graph* sub) {
       if (!sub) fail("node ", n.name, ": attribute ", key, " is an empty sub-graph");
       if (sub->capture_names.size() != n.captures.size() || sub->capture_values.size() != n.captures.size())
@@ -69,6 +71,10 @@ void Verify(const Graph& graph) {
   }
   if (!uses.empty())
     fail("value ", graph.value(uses.begin()->first.first).name, " does not list all its consumers");
+  for (ValueId v : graph.inputs) {
+    if (!in_range(v)) fail("an input does not exist");
+    if (!graph.value(v).is_input) fail("input ", graph.value(v).name, " is not marked as one");
+  }
   for (ValueId v : graph.outputs) {
     if (!in_range(v)) fail("an output does not exist");
     const Value& value = graph.value(v);
