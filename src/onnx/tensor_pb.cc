@@ -1,5 +1,6 @@
 #include "onnx/tensor_pb.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "onnx/builder_names.h"
@@ -45,7 +46,7 @@ struct Range {
   int64_t low, high;
 };
 Range Int32Range(DType dtype) {
-  const int bits = BitsOf(dtype) < 8 ? 8 : BitsOf(dtype);
+  const int bits = std::clamp(BitsOf(dtype), 8, 32);
   const int64_t half = int64_t{1} << (bits - 1);
   switch (dtype) {
     case DType::kUInt8:
