@@ -62,6 +62,8 @@ class SymbolTable {
   int32_t FloorDivExpr(const Bound& a, int64_t n);
   int32_t MaxExpr(const Bound& a, const Bound& b);
   int32_t MinExpr(const Bound& a, const Bound& b);
+  /// The dimension that broadcasting two matching dimensions gives: a, or b where a is 1.
+  int32_t BroadcastExpr(const Bound& a, const Bound& b);
   /// A new symbol that equals no other, for a number that only a run determines. `hint` is used for its name.
   Bound Fresh(std::string_view hint, int64_t lower, int64_t upper);
   /// Bound of the expression from its symbols' ends and stated relations; exact (expr dropped) when it is a

@@ -6,13 +6,6 @@ namespace {
 
 namespace vm = value_math;
 
-// Small exact output shape of an element-wise operator, or -1 elements.
-int SmallCount(const BoundedShape& s) {
-  if (!s.exact()) return -1;
-  const Bound n = s.Elements(BoundMath());
-  return n.exact() && n.lower <= BoundedValues::kMax ? static_cast<int>(n.lower) : -1;
-}
-
 void UnaryFloat(ShapeContext& c) {
   SameAsInput(c);
 }

@@ -17,19 +17,28 @@ void Gather(ShapeContext& c) {
   for (int i = 0; i < indices.rank; ++i) out.push_back(indices[i]);
   for (int i = axis + 1; i < data.rank; ++i) out.push_back(data[i]);
   c.Set(0, c.dtype(0), out);
-  if (!c.wants_values() || data.rank != 1) return;
-  const BoundedValues *from = c.values(0), *at = c.values(1);
+  const int count = c.wants_values() ? SmallCount(out) : -1;
+  const BoundedValues* from = count < 0 ? nullptr : c.values(0);
+  const BoundedValues* at = count < 0 ? nullptr : c.values(1);
   if (from == nullptr || at == nullptr || from->count == 0) return;
+  const int64_t length = data[axis].lower;
   BoundedValues r;
-  r.count = at->count;
-  for (int i = 0; i < r.count; ++i) {
-    const Bound& k = (*at)[i];
-    const int64_t index = k.exact() && k.lower < 0 ? k.lower + from->count : k.lower;
-    if (k.exact() && index >= 0 && index < from->count) {
-      r[i] = (*from)[static_cast<int>(index)];
-    } else {
-      r[i] = (*from)[0];
-      for (int j = 1; j < from->count; ++j) r[i] = c.math().Union(r[i], (*from)[j]);
+  r.count = count;
+  for (int flat = 0; flat < count; ++flat) {
+    const Coordinates to = CoordinatesOf(out, flat);
+    Coordinates source{}, index{};
+    for (int i = 0; i < axis; ++i) source[static_cast<size_t>(i)] = to[static_cast<size_t>(i)];
+    for (int i = 0; i < indices.rank; ++i) index[static_cast<size_t>(i)] = to[static_cast<size_t>(axis + i)];
+    for (int i = axis + 1; i < data.rank; ++i)
+      source[static_cast<size_t>(i)] = to[static_cast<size_t>(i - 1 + indices.rank)];
+    const Bound& k = (*at)[FlatOf(indices, index)];
+    const int64_t chosen = k.lower < 0 ? k.lower + length : k.lower;
+    const bool known = k.exact() && chosen >= 0 && chosen < length;
+    // An index that is open takes any element along the axis.
+    for (int64_t j = known ? chosen : 0; j < (known ? chosen + 1 : length); ++j) {
+      source[static_cast<size_t>(axis)] = j;
+      const Bound& x = (*from)[FlatOf(data, source)];
+      r[flat] = known || j == 0 ? x : c.math().Union(r[flat], x);
     }
   }
   OfferValues(c, 0, c.dtype(0), r);
@@ -172,16 +181,27 @@ void Slice(ShapeContext& c) {
     for (int i = 0; i < in.rank; ++i) out[i] = Bound::Between(0, in[i].upper);
   }
   c.Set(0, c.dtype(0), out);
-  const BoundedValues* v = c.wants_values() && placed && in.rank == 1 ? c.values(0) : nullptr;
-  if (v == nullptr || !out.exact() || starts.count > 1) return;
-  if (starts.count == 0) return c.SetValues(0, *v);
-  const Bound start = FromFront(c, starts[0], in[0]);
-  const int64_t stride = steps.count ? steps[0].lower : 1;
-  if (!start.exact() || (steps.count && !steps[0].exact())) return;
-  int64_t at = std::clamp<int64_t>(start.lower, 0, stride > 0 ? v->count : std::max(v->count - 1, 0));
+  const int count = c.wants_values() && placed ? SmallCount(out) : -1;
+  const BoundedValues* v = count < 0 ? nullptr : c.values(0);
+  if (v == nullptr) return;
+  Coordinates first{}, stride{};
+  stride.fill(1);
+  for (int i = 0; i < starts.count; ++i) {
+    const auto axis = static_cast<size_t>(axes.order[static_cast<size_t>(i)]);
+    const Bound start = FromFront(c, starts[i], in[static_cast<int>(axis)]);
+    if (!start.exact() || (steps.count && !steps[i].exact())) return;
+    stride[axis] = steps.count ? steps[i].lower : 1;
+    const int64_t size = in[static_cast<int>(axis)].lower;
+    first[axis] =
+        std::clamp<int64_t>(start.lower, 0, stride[axis] > 0 ? size : std::max<int64_t>(size - 1, 0));
+  }
   BoundedValues r;
-  r.count = static_cast<int>(out[0].lower);
-  for (int i = 0; i < r.count; ++i, at += stride) r[i] = (*v)[static_cast<int>(at)];
+  r.count = count;
+  for (int flat = 0; flat < count; ++flat) {
+    Coordinates at = CoordinatesOf(out, flat);
+    for (size_t i = 0; i < static_cast<size_t>(in.rank); ++i) at[i] = first[i] + at[i] * stride[i];
+    r[flat] = (*v)[FlatOf(in, at)];
+  }
   OfferValues(c, 0, c.dtype(0), r);
 }
 

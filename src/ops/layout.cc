@@ -50,6 +50,10 @@ Bound CopyOrGiven(const ShapeContext& c, const Bound& given, int i, bool allow_z
   }
   // Zero copies: when it would only copy the same number, nothing is lost.
   if (has_dim && c.math().ProvenEqual(given, in[i])) return Both(given, in[i]);
+  // The same holds for a multiple of it: 0 where it is 0.
+  if (has_dim && given.expr != kNoExpr && in[i].expr != kNoExpr && c.math().table() != nullptr &&
+      c.math().table()->DivExpr(in[i], given) != kNoExpr)
+    return CheckedDim(c, given);
   Bound positive = given;
   positive.lower = 1;
   positive.expr = kNoExpr;
@@ -238,15 +242,10 @@ void Transpose(ShapeContext& c) {
   BoundedValues r;
   r.count = v->count;
   for (int flat = 0; flat < r.count; ++flat) {
-    std::array<int64_t, kMaxRank> at{};
-    int rest = flat;
-    for (int i = out.rank - 1; i >= 0; --i) {
-      at[static_cast<size_t>(perm.order[static_cast<size_t>(i)])] = rest % out[i].lower;
-      rest = static_cast<int>(rest / out[i].lower);
-    }
-    int64_t index = 0;
-    for (int i = 0; i < in.rank; ++i) index = index * in[i].lower + at[static_cast<size_t>(i)];
-    r[flat] = (*v)[static_cast<int>(index)];
+    const Coordinates to = CoordinatesOf(out, flat);
+    Coordinates at{};
+    for (size_t i = 0; i < static_cast<size_t>(in.rank); ++i) at[static_cast<size_t>(perm.order[i])] = to[i];
+    r[flat] = (*v)[FlatOf(in, at)];
   }
   OfferValues(c, 0, c.dtype(0), r);
 }
@@ -316,28 +315,35 @@ void Concat(ShapeContext& c) {
   const int axis = c.Axis(axis_attr, out.rank);
   Bound sum = Bound::Exactly(0);
   bool all_known = true;
-  BoundedValues r;
-  bool values = c.wants_values() && out.rank == 1;
   for (int i = 0; i < n; ++i) {
     const BoundedShape& s = c.shape(i);
     if (!s.known_rank()) {
-      all_known = values = false;
+      all_known = false;
       continue;
     }
     if (s.rank != out.rank) c.Fail("input ", i, " has rank ", s.rank, ", others ", out.rank);
     for (int d = 0; d < out.rank; ++d)
       if (d != axis) out[d] = Equated(c, out[d], s[d], "concatenated dimensions");
     sum = c.math().Add(sum, s[axis]);
-    const BoundedValues* v = values ? c.values(i) : nullptr;
-    if (v == nullptr || r.count + v->count > BoundedValues::kMax) {
-      values = false;
-      continue;
-    }
-    for (int k = 0; k < v->count; ++k) r[r.count++] = (*v)[k];
   }
   out[axis] = all_known ? sum : Bound::Between(sum.lower, kUnbounded);
   c.Set(0, c.dtype(0), out);
-  if (values) OfferValues(c, 0, c.dtype(0), r);
+  const int count = c.wants_values() && all_known ? SmallCount(out) : -1;
+  if (count < 0) return;
+  BoundedValues r;
+  r.count = count;
+  int64_t offset = 0;
+  for (int i = 0; i < n; ++i) {
+    const BoundedValues* v = c.values(i);
+    if (v == nullptr) return;
+    for (int flat = 0; flat < v->count; ++flat) {
+      Coordinates at = CoordinatesOf(c.shape(i), flat);
+      at[static_cast<size_t>(axis)] += offset;
+      r[FlatOf(out, at)] = (*v)[flat];
+    }
+    offset += c.shape(i)[axis].lower;
+  }
+  OfferValues(c, 0, c.dtype(0), r);
 }
 
 }  // namespace

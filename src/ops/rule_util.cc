@@ -86,7 +86,12 @@ Bound BroadcastDim(const ShapeContext& c, const Bound& a, const Bound& b) {
   if (b_wide || (b.exact() && b.lower == 0)) return BroadcastDim(c, b, a);
   // Each may be 0, 1 or more. With neither 0 the result is the larger; with a 0 it is 0.
   const int64_t lower = a.lower >= 1 && b.lower >= 1 ? std::max(a.lower, b.lower) : 0;
-  return Bound::Between(lower, std::max(a.upper, b.upper));
+  const Bound r = Bound::Between(lower, std::max(a.upper, b.upper));
+  SymbolTable* table = c.math().table();
+  if (table == nullptr || r.exact()) return r;
+  // One result per pair of numbers: it has a name of its own.
+  const int32_t expr = table->BroadcastExpr(a, b);
+  return {r.lower, r.upper, expr};
 }
 
 BoundedShape Broadcast(const ShapeContext& c, const BoundedShape& a, const BoundedShape& b) {
@@ -174,6 +179,27 @@ BoundedShape AnyDims(int rank) {
   BoundedShape s = BoundedShape::Scalar();
   for (int i = 0; i < rank; ++i) s.push_back(Bound());
   return s;
+}
+
+int SmallCount(const BoundedShape& s) {
+  if (!s.exact()) return -1;
+  const Bound n = s.Elements(BoundMath());
+  return n.exact() && n.lower <= BoundedValues::kMax ? static_cast<int>(n.lower) : -1;
+}
+
+Coordinates CoordinatesOf(const BoundedShape& s, int flat) {
+  Coordinates at{};
+  for (int i = s.rank - 1; i >= 0; --i) {
+    at[static_cast<size_t>(i)] = flat % s[i].lower;
+    flat = static_cast<int>(flat / s[i].lower);
+  }
+  return at;
+}
+
+int FlatOf(const BoundedShape& s, const Coordinates& at) {
+  int64_t flat = 0;
+  for (int i = 0; i < s.rank; ++i) flat = flat * s[i].lower + at[static_cast<size_t>(i)];
+  return static_cast<int>(flat);
 }
 
 bool FitValue(DType dtype, Bound& v) {

@@ -79,6 +79,13 @@ bool FitValue(DType dtype, Bound& value);
 /// Sets contents where the caller wants them, the output's shape is exact and every element fits `dtype`.
 void OfferValues(ShapeContext& c, int o, DType dtype, BoundedValues values);
 
+/// Number of elements of an exact shape when they are few enough for BoundedValues, else -1.
+int SmallCount(const BoundedShape& s);
+/// Coordinates in a row-major tensor of exact shape, and back.
+using Coordinates = std::array<int64_t, kMaxRank>;
+Coordinates CoordinatesOf(const BoundedShape& s, int flat);
+int FlatOf(const BoundedShape& s, const Coordinates& at);
+
 using Registry = std::vector<OpInfo>;
 
 }  // namespace ullage::ops

@@ -93,7 +93,7 @@ const std::pair<const Monomial, int64_t>& Leading(const Poly& p) {
 }
 
 struct Atom {
-  enum Kind { kSymbol, kFloorDiv, kMax, kMin };
+  enum Kind { kSymbol, kFloorDiv, kMax, kMin, kBroadcast };
   Kind kind = kSymbol;
   std::string name;     // symbols
   Ends ends;            // symbols
@@ -157,6 +157,11 @@ struct SymbolTable::Impl {
         return interval::Max(EndsOfExpr(atom.a), EndsOfExpr(atom.b));
       case Atom::kMin:
         return interval::Min(EndsOfExpr(atom.a), EndsOfExpr(atom.b));
+      case Atom::kBroadcast: {
+        const Ends a = EndsOfExpr(atom.a), b = EndsOfExpr(atom.b);
+        const Ends larger = interval::Max(a, b);
+        return {a.lower >= 1 && b.lower >= 1 ? larger.lower : 0, larger.upper};
+      }
       default:
         return atom.ends;
     }
@@ -212,6 +217,8 @@ struct SymbolTable::Impl {
         return "max(" + table.ToString(atom.a) + ", " + table.ToString(atom.b) + ")";
       case Atom::kMin:
         return "min(" + table.ToString(atom.a) + ", " + table.ToString(atom.b) + ")";
+      case Atom::kBroadcast:
+        return "broadcast(" + table.ToString(atom.a) + ", " + table.ToString(atom.b) + ")";
       default:
         return atom.name;
     }
@@ -322,6 +329,12 @@ int32_t SymbolTable::MinExpr(const Bound& a, const Bound& b) {
   const int32_t ea = impl_->ExprOf(a), eb = impl_->ExprOf(b);
   if (ea == kNoExpr || eb == kNoExpr) return kNoExpr;
   return ea == eb ? ea : impl_->Derive(Atom::kMin, std::min(ea, eb), std::max(ea, eb), 1);
+}
+
+int32_t SymbolTable::BroadcastExpr(const Bound& a, const Bound& b) {
+  const int32_t ea = impl_->ExprOf(a), eb = impl_->ExprOf(b);
+  if (ea == kNoExpr || eb == kNoExpr) return kNoExpr;
+  return ea == eb ? ea : impl_->Derive(Atom::kBroadcast, std::min(ea, eb), std::max(ea, eb), 1);
 }
 
 Bound SymbolTable::BoundOf(int32_t expr) const {
