@@ -157,20 +157,23 @@ void ConvTranspose(ShapeContext& c) {
       continue;
     }
     const Bound stride = Bound::Exactly(w.stride(i));
-    if (w.auto_pad == "SAME_UPPER" || w.auto_pad == "SAME_LOWER") {
-      out[i + 2] = math.Mul(x[i + 2], stride);
-      continue;
-    }
     Bound kernel = Bound::Between(1, kUnbounded);
     if (!w.kernel.empty()) kernel = Bound::Exactly(w.kernel[static_cast<size_t>(i)]);
     if (weight.known_rank()) kernel = Equated(c, kernel, weight[i + 2], "kernel_shape and the weight");
     const Bound extent = math.Add(math.Mul(math.Sub(kernel, one), Bound::Exactly(w.dilation(i))), one);
+    const Bound before_last = math.Mul(math.Sub(x[i + 2], one), stride);
+    if (w.auto_pad == "SAME_UPPER" || w.auto_pad == "SAME_LOWER") {
+      // Padding makes the result `stride` times as large, where the last window reaches that far.
+      const int64_t more = extra.empty() ? 0 : extra[static_cast<size_t>(i)];
+      out[i + 2] =
+          CheckedDim(c, math.Add(before_last, math.Min(stride, math.Add(extent, Bound::Exactly(more)))));
+      continue;
+    }
     int64_t trim = 0;
     if (w.auto_pad == "NOTSET" && !w.pads.empty())
       trim = w.pads[static_cast<size_t>(i)] + w.pads[static_cast<size_t>(i + spatial)];
     if (!extra.empty()) trim -= extra[static_cast<size_t>(i)];
-    out[i + 2] = CheckedDim(
-        c, math.Add(math.Mul(math.Sub(x[i + 2], one), stride), math.Sub(extent, Bound::Exactly(trim))));
+    out[i + 2] = CheckedDim(c, math.Add(before_last, math.Sub(extent, Bound::Exactly(trim))));
   }
   c.Set(0, c.dtype(0), out);
 }

@@ -141,6 +141,7 @@ void Einsum(ShapeContext& c) {
   std::string_view terms = equation.substr(0, arrow);
   std::array<Bound, 128> dim;
   std::array<int, 128> uses{};
+  std::array<bool, 128> known{};
   BoundedShape ellipsis = BoundedShape::Scalar();
   bool any_ellipsis = false;
   for (int i = 0; i < c.input_count(); ++i) {
@@ -158,7 +159,7 @@ void Einsum(ShapeContext& c) {
       if (s.ellipsis >= 0) ellipsis = BoundedShape::Unknown();
       for (int k = 0; k < s.count; ++k) {
         const auto letter = static_cast<size_t>(s.letters[static_cast<size_t>(k)]);
-        if (uses[letter] == 1) dim[letter] = Bound();
+        if (!known[letter]) dim[letter] = Bound();
       }
       continue;
     }
@@ -168,8 +169,8 @@ void Einsum(ShapeContext& c) {
     for (int k = 0; k < s.count; ++k) {
       const auto letter = static_cast<size_t>(s.letters[static_cast<size_t>(k)]);
       const Bound& d = shape[s.ellipsis >= 0 && k >= s.ellipsis ? k + extra : k];
-      dim[letter] = uses[letter] == 1 ? d : BroadcastDim(c, dim[letter], d);
-      // A letter twice in one term: the first use of this term counted it already.
+      dim[letter] = known[letter] ? BroadcastDim(c, dim[letter], d) : d;
+      known[letter] = true;
     }
     if (s.ellipsis >= 0) {
       any_ellipsis = true;

@@ -95,10 +95,9 @@ const std::pair<const Monomial, int64_t>& Leading(const Poly& p) {
 struct Atom {
   enum Kind { kSymbol, kFloorDiv, kMax, kMin, kBroadcast };
   Kind kind = kSymbol;
-  std::string name;     // symbols
-  Ends ends;            // symbols
-  int32_t a = kNoExpr;  // operands
-  int32_t b = kNoExpr;
+  std::string name;         // symbols
+  Ends ends;                // symbols
+  std::vector<int32_t> of;  // operands: one for kFloorDiv, two or more in ascending order for the others
   int64_t divisor = 1;
 };
 
@@ -107,7 +106,7 @@ struct Atom {
 struct SymbolTable::Impl {
   std::vector<Atom> atoms;
   std::map<std::string, int32_t, std::less<>> symbols;
-  std::map<std::tuple<int, int32_t, int32_t, int64_t>, int32_t> derived;
+  std::map<std::tuple<int, std::vector<int32_t>, int64_t>, int32_t> derived;
   std::vector<Poly> polys;
   std::map<Poly, int32_t> ids;
   std::vector<std::pair<Poly, Ends>> relations;
@@ -134,37 +133,59 @@ struct SymbolTable::Impl {
     return Intern(std::move(p));
   }
 
-  int32_t Derive(Atom::Kind kind, int32_t a, int32_t b, int64_t divisor) {
-    const auto [it, fresh] = derived.emplace(std::tuple{static_cast<int>(kind), a, b, divisor},
-                                             static_cast<int32_t>(atoms.size()));
+  int32_t Derive(Atom::Kind kind, std::vector<int32_t> of, int64_t divisor = 1) {
+    const auto [it, fresh] =
+        derived.emplace(std::tuple{static_cast<int>(kind), of, divisor}, static_cast<int32_t>(atoms.size()));
     if (fresh) {
       Atom atom;
       atom.kind = kind;
-      atom.a = a;
-      atom.b = b;
+      atom.of = std::move(of);
       atom.divisor = divisor;
       atoms.push_back(std::move(atom));
     }
     return InternAtom(it->second);
   }
 
+  // Operands of an expression that is one atom of that kind alone; else the expression itself.
+  void Operands(Atom::Kind kind, int32_t expr, std::vector<int32_t>& of) const {
+    const Poly& p = polys[static_cast<size_t>(expr)];
+    if (p.size() == 1 && p.begin()->second == 1 && p.begin()->first.size() == 1 &&
+        p.begin()->first[0].second == 1) {
+      const Atom& atom = atoms[static_cast<size_t>(p.begin()->first[0].first)];
+      if (atom.kind == kind) {
+        of.insert(of.end(), atom.of.begin(), atom.of.end());
+        return;
+      }
+    }
+    of.push_back(expr);
+  }
+
+  // Max, min and broadcasting are associative, commutative and idempotent: one atom per set of operands.
+  int32_t Combine(Atom::Kind kind, const Bound& a, const Bound& b) {
+    const int32_t ea = ExprOf(a), eb = ExprOf(b);
+    if (ea == kNoExpr || eb == kNoExpr) return kNoExpr;
+    std::vector<int32_t> of;
+    Operands(kind, ea, of);
+    Operands(kind, eb, of);
+    std::sort(of.begin(), of.end());
+    of.erase(std::unique(of.begin(), of.end()), of.end());
+    if (of.size() == 1) return of[0];
+    return of.size() > kMaxTerms ? kNoExpr : Derive(kind, std::move(of));
+  }
+
   Ends EndsOfAtom(int32_t id) const {
     const Atom& atom = atoms[static_cast<size_t>(id)];
-    switch (atom.kind) {
-      case Atom::kFloorDiv:
-        return interval::FloorDiv(EndsOfExpr(atom.a), atom.divisor);
-      case Atom::kMax:
-        return interval::Max(EndsOfExpr(atom.a), EndsOfExpr(atom.b));
-      case Atom::kMin:
-        return interval::Min(EndsOfExpr(atom.a), EndsOfExpr(atom.b));
-      case Atom::kBroadcast: {
-        const Ends a = EndsOfExpr(atom.a), b = EndsOfExpr(atom.b);
-        const Ends larger = interval::Max(a, b);
-        return {a.lower >= 1 && b.lower >= 1 ? larger.lower : 0, larger.upper};
-      }
-      default:
-        return atom.ends;
+    if (atom.kind == Atom::kSymbol) return atom.ends;
+    Ends ends = EndsOfExpr(atom.of[0]);
+    if (atom.kind == Atom::kFloorDiv) return interval::FloorDiv(ends, atom.divisor);
+    bool may_be_empty = ends.lower < 1;
+    for (size_t i = 1; i < atom.of.size(); ++i) {
+      const Ends next = EndsOfExpr(atom.of[i]);
+      may_be_empty |= next.lower < 1;
+      ends = atom.kind == Atom::kMin ? interval::Min(ends, next) : interval::Max(ends, next);
     }
+    if (atom.kind == Atom::kBroadcast && may_be_empty) ends.lower = 0;
+    return ends;
   }
 
   Ends EndsOfMonomial(const Monomial& m) const {
@@ -210,18 +231,12 @@ struct SymbolTable::Impl {
 
   std::string AtomName(const SymbolTable& table, int32_t id) const {
     const Atom& atom = atoms[static_cast<size_t>(id)];
-    switch (atom.kind) {
-      case Atom::kFloorDiv:
-        return "floor((" + table.ToString(atom.a) + ")/" + std::to_string(atom.divisor) + ")";
-      case Atom::kMax:
-        return "max(" + table.ToString(atom.a) + ", " + table.ToString(atom.b) + ")";
-      case Atom::kMin:
-        return "min(" + table.ToString(atom.a) + ", " + table.ToString(atom.b) + ")";
-      case Atom::kBroadcast:
-        return "broadcast(" + table.ToString(atom.a) + ", " + table.ToString(atom.b) + ")";
-      default:
-        return atom.name;
-    }
+    if (atom.kind == Atom::kSymbol) return atom.name;
+    if (atom.kind == Atom::kFloorDiv)
+      return "floor((" + table.ToString(atom.of[0]) + ")/" + std::to_string(atom.divisor) + ")";
+    std::string text = atom.kind == Atom::kMax ? "max(" : atom.kind == Atom::kMin ? "min(" : "broadcast(";
+    for (size_t i = 0; i < atom.of.size(); ++i) text += (i ? ", " : "") + table.ToString(atom.of[i]);
+    return text + ")";
   }
 
   // The expression of an exact number or an expression.
@@ -315,26 +330,20 @@ int32_t SymbolTable::FloorDivExpr(const Bound& a, int64_t n) {
   const int32_t r = impl_->Intern(std::move(rest));
   const int32_t w = impl_->Intern(std::move(whole));
   if (r == kNoExpr || w == kNoExpr) return kNoExpr;
-  Bound left = BoundOf(w), right = BoundOf(impl_->Derive(Atom::kFloorDiv, r, kNoExpr, n));
+  Bound left = BoundOf(w), right = BoundOf(impl_->Derive(Atom::kFloorDiv, {r}, n));
   return AddExpr(left, right);
 }
 
 int32_t SymbolTable::MaxExpr(const Bound& a, const Bound& b) {
-  const int32_t ea = impl_->ExprOf(a), eb = impl_->ExprOf(b);
-  if (ea == kNoExpr || eb == kNoExpr) return kNoExpr;
-  return ea == eb ? ea : impl_->Derive(Atom::kMax, std::min(ea, eb), std::max(ea, eb), 1);
+  return impl_->Combine(Atom::kMax, a, b);
 }
 
 int32_t SymbolTable::MinExpr(const Bound& a, const Bound& b) {
-  const int32_t ea = impl_->ExprOf(a), eb = impl_->ExprOf(b);
-  if (ea == kNoExpr || eb == kNoExpr) return kNoExpr;
-  return ea == eb ? ea : impl_->Derive(Atom::kMin, std::min(ea, eb), std::max(ea, eb), 1);
+  return impl_->Combine(Atom::kMin, a, b);
 }
 
 int32_t SymbolTable::BroadcastExpr(const Bound& a, const Bound& b) {
-  const int32_t ea = impl_->ExprOf(a), eb = impl_->ExprOf(b);
-  if (ea == kNoExpr || eb == kNoExpr) return kNoExpr;
-  return ea == eb ? ea : impl_->Derive(Atom::kBroadcast, std::min(ea, eb), std::max(ea, eb), 1);
+  return impl_->Combine(Atom::kBroadcast, a, b);
 }
 
 Bound SymbolTable::BoundOf(int32_t expr) const {
