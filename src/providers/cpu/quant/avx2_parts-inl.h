@@ -228,7 +228,7 @@ void Indexed(const IndexedArgs& args) {
   }
 }
 
-constexpr KernelSet kSet = {Quantize, Expand, Unpack, FindFused, FindTile, Indexed};
+constexpr KernelSet kSet = {Quantize, Expand, Unpack, FindFused, FindTile, Indexed, {}};
 
 }  // namespace
 }  // namespace ullage::quant

@@ -10,8 +10,9 @@ const KernelSet& KernelsFor(Isa isa) {
     case Isa::kAvxVnni:
       return KernelsAvxVnni();
     case Isa::kAvx512Vnni:
-    case Isa::kAmxInt8:
       return KernelsAvx512();
+    case Isa::kAmxInt8:
+      return KernelsAmx();
 #endif
     default:
       return KernelsScalar();

@@ -50,6 +50,17 @@ struct IndexedArgs {
 
 inline constexpr int kMaxTile = 16;
 
+/// Products of exactly 16 tokens with codes as bytes, for processors with a matrix unit. Null functions:
+/// there is none.
+struct Block16 {
+  void (*begin)() = nullptr;  ///< sets the unit of this thread up; between the two no other loop uses it
+  void (*end)() = nullptr;
+  /// Takes a constant off the codes, which are signed from then on.
+  void (*subtract)(int offset, int64_t blocks, uint8_t* codes) = nullptr;
+  /// The loop (without use of DotArgs::offset_shift), or null where the kind is not built.
+  DotFn (*find)(const DotKind& kind, bool is_signed) = nullptr;
+};
+
 struct KernelSet {
   /// One record from `count` <= 32 floats.
   void (*quantize)(Activations form, const float* a, int64_t count, void* record);
@@ -65,6 +76,7 @@ struct KernelSet {
   /// built.
   DotFn (*tile)(const DotKind& kind, int tokens);
   void (*indexed)(const IndexedArgs& args);
+  Block16 block16 = {};
 };
 
 const KernelSet& KernelsScalar();
@@ -72,6 +84,7 @@ const KernelSet& KernelsScalar();
 const KernelSet& KernelsAvx2();
 const KernelSet& KernelsAvxVnni();
 const KernelSet& KernelsAvx512();
+const KernelSet& KernelsAmx();
 #endif
 /// The set for an instruction set that IsSupported() here.
 const KernelSet& KernelsFor(Isa isa);

@@ -223,7 +223,7 @@ void Indexed(const IndexedArgs& args) {
   }
 }
 
-constexpr KernelSet kSet = {Quantize, Expand, Unpack, FindFusedAvx512, FindTileAvx512, Indexed};
+constexpr KernelSet kSet = {Quantize, Expand, Unpack, FindFusedAvx512, FindTileAvx512, Indexed, {}};
 
 }  // namespace
 

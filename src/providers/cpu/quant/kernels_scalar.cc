@@ -244,7 +244,7 @@ void Indexed(const IndexedArgs& args) {
 
 const KernelSet& KernelsScalar() {
   static constexpr KernelSet kSet = {
-      Quantize, Expand, Unpack, [](const DotKind&, int) -> DotFn { return nullptr; }, FindTile, Indexed};
+      Quantize, Expand, Unpack, [](const DotKind&, int) -> DotFn { return nullptr; }, FindTile, Indexed, {}};
   return kSet;
 }
 

@@ -112,6 +112,51 @@ void RunFused(const MatMulArgs& args, const KernelSet& kernels, DotFn fused, int
   }
 }
 
+// A unit for 16 tokens, set up while this lives.
+class Block16Use {
+ public:
+  Block16Use(const KernelSet& kernels, const PackedLayout& l, int64_t m) : unit_(kernels.block16) {
+    if (unit_.find == nullptr || m < kBlock16) return;
+    signed_ = l.min_form == MinForm::kOffset && l.offset > 0;
+    fn_ = unit_.find(KindOf(l), signed_);
+    if (fn_ != nullptr) unit_.begin();
+  }
+  ~Block16Use() {
+    if (fn_ != nullptr) unit_.end();
+  }
+  Block16Use(const Block16Use&) = delete;
+  Block16Use& operator=(const Block16Use&) = delete;
+
+  static constexpr int64_t kBlock16 = 16;
+  explicit operator bool() const { return fn_ != nullptr; }
+  void Prepare(int offset, int64_t blocks, uint8_t* codes) const {
+    if (signed_) unit_.subtract(offset, blocks, codes);
+  }
+  // The `tokens` tokens from token `first` of m >= 16 (that of dot.activations and dot.acc), 16 at a time.
+  // Where fewer are left, neighbours are computed besides, and dropped.
+  void Run(DotArgs dot, int64_t first, int64_t tokens, int64_t m, int64_t record) const {
+    for (; tokens >= kBlock16; tokens -= kBlock16, first += kBlock16) {
+      fn_(dot);
+      dot.activations += kBlock16 * record;
+      dot.acc += kBlock16 * kGroupRows;
+    }
+    if (tokens == 0) return;
+    alignas(64) float acc[kBlock16 * kGroupRows] = {};
+    const int64_t before = first + kBlock16 > m ? first + kBlock16 - m : 0;
+    float* rest = dot.acc;
+    std::copy_n(rest, tokens * kGroupRows, acc + before * kGroupRows);
+    dot.activations -= before * record;
+    dot.acc = acc;
+    fn_(dot);
+    std::copy_n(acc + before * kGroupRows, tokens * kGroupRows, rest);
+  }
+
+ private:
+  Block16 unit_;
+  DotFn fn_ = nullptr;
+  bool signed_ = false;
+};
+
 void RunTiles(const MatMulArgs& args, const KernelSet& kernels, int64_t g0, int64_t g1, int64_t t0,
               int64_t t1) {
   const PackedLayout& l = *args.layout;
@@ -120,6 +165,7 @@ void RunTiles(const MatMulArgs& args, const KernelSet& kernels, int64_t g0, int6
   alignas(64) float mins[kTileBlocks * 2 * 16];
   alignas(64) float acc[kTaskGroups * kTaskTokens * kGroupRows];
   const Tiles tiles(kernels, KindOf(l));
+  const Block16Use block16(kernels, l, args.m);
   const int64_t tokens = t1 - t0, record = static_cast<int64_t>(RecordBytes(l.activations));
   const size_t code_offset = PartsOf(l).code;
   const int64_t code_bytes = static_cast<int64_t>(CodeBlockBytes(l.bits));
@@ -139,11 +185,18 @@ void RunTiles(const MatMulArgs& args, const KernelSet& kernels, int64_t g0, int6
       const uint8_t* group = GroupOf(l, args.packed, g);
       kernels.expand(l, group, b, dot.blocks, scales, mins);
       kernels.unpack(l.bits, l.iq4, group + code_offset + b * code_bytes, dot.blocks, codes);
+      dot.activations = activations;
+      dot.acc = acc + (g - g0) * kTaskTokens * kGroupRows;
+      if (block16) {
+        block16.Prepare(l.offset, dot.blocks, codes);
+        block16.Run(dot, t0, tokens, args.m, record);
+        continue;
+      }
       for (int64_t t = 0; t < tokens;) {
         const int width = tiles.WidthFor(tokens - t);
-        dot.activations = activations + t * record;
-        dot.acc = acc + ((g - g0) * kTaskTokens + t) * kGroupRows;
         tiles[width](dot);
+        dot.activations += width * record;
+        dot.acc += width * kGroupRows;
         t += width;
       }
     }
