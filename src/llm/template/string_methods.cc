@@ -1,0 +1,585 @@
+// The methods of str (and of Markup, whose results stay markup).
+#include <algorithm>
+
+#include "llm/template/runtime.h"
+#include "llm/template/text.h"
+
+namespace ullage::llm::jinja {
+namespace {
+
+bool IsSafe(const Value& v) {
+  return v.as<StringObject>().safe;
+}
+
+const std::string& TextArg(const char* function, const Value& v) {
+  if (v.undefined()) FailUndefined(v);
+  if (!v.string()) Fail(function, "() argument must be str, not ", TypeName(v));
+  return Text(v);
+}
+
+/// An argument put into markup: escaped unless it is markup.
+std::string Inserted(Runtime& rt, const Value& self, const char* function, const Value& v) {
+  if (!IsSafe(self)) return TextArg(function, v);
+  return Text(Escape(rt, v));
+}
+
+/// The part of the text that optional code point bounds leave.
+struct Window {
+  Window(Runtime& rt, const Value& self, const Value& start_arg, const Value& end_arg) {
+    const auto& s = self.as<StringObject>();
+    rt.budget.Step(s.text.size() / 64);
+    const auto length = static_cast<int64_t>(s.length);
+    const auto bound = [&](const Value& v, int64_t otherwise) {
+      if (v.missing() || v.none()) return otherwise;
+      if (!v.integral()) Fail("slice indices must be integers or None or have an __index__ method");
+      int64_t i = v.integer();
+      if (i < 0) i = std::max<int64_t>(i + length, 0);
+      return i;
+    };
+    start = bound(start_arg, 0);
+    const int64_t end = std::min(bound(end_arg, length), length);
+    valid = start <= end;
+    if (!valid) return;
+    begin = s.ascii() ? static_cast<size_t>(start) : ByteOffset(s.text, static_cast<size_t>(start));
+    const size_t stop = s.ascii() ? static_cast<size_t>(end) : ByteOffset(s.text, static_cast<size_t>(end));
+    text = std::string_view(s.text).substr(begin, stop - begin);
+  }
+  int64_t start = 0;
+  size_t begin = 0;
+  bool valid = true;
+  std::string_view text;
+};
+
+int64_t Search(Runtime& rt, const char* name, const Value& self, Args& args, bool last) {
+  const Params p(rt, name, args, {"sub", "start", "end", "/"}, 1);
+  const std::string& part = TextArg(name, p[0]);
+  const Window w(rt, self, p[1], p[2]);
+  if (!w.valid) return -1;
+  const size_t at = last ? FindLast(w.text, part) : Find(w.text, part, 0);
+  if (at == std::string_view::npos) return -1;
+  return w.start + static_cast<int64_t>(CountCodePoints(w.text.substr(0, at)));
+}
+
+Value FindMethod(Runtime& rt, const Value& self, Args& args) {
+  return Value::Int(Search(rt, "find", self, args, false));
+}
+Value RFind(Runtime& rt, const Value& self, Args& args) {
+  return Value::Int(Search(rt, "rfind", self, args, true));
+}
+
+Value IndexMethod(Runtime& rt, const Value& self, Args& args) {
+  const int64_t i = Search(rt, "index", self, args, false);
+  if (i < 0) Fail("substring not found");
+  return Value::Int(i);
+}
+
+Value RIndex(Runtime& rt, const Value& self, Args& args) {
+  const int64_t i = Search(rt, "rindex", self, args, true);
+  if (i < 0) Fail("substring not found");
+  return Value::Int(i);
+}
+
+Value Count(Runtime& rt, const Value& self, Args& args) {
+  const Params p(rt, "count", args, {"sub", "start", "end", "/"}, 1);
+  const std::string& part = TextArg("count", p[0]);
+  const Window w(rt, self, p[1], p[2]);
+  if (!w.valid) return Value::Int(0);
+  if (part.empty()) return Value::Int(static_cast<int64_t>(CountCodePoints(w.text)) + 1);
+  int64_t n = 0;
+  for (size_t at = Find(w.text, part, 0); at != std::string_view::npos;
+       at = Find(w.text, part, at + part.size()))
+    ++n;
+  return Value::Int(n);
+}
+
+Value Affix(Runtime& rt, const char* name, const Value& self, Args& args, bool prefix) {
+  const Params p(rt, name, args, {"affix", "start", "end", "/"}, 1);
+  const Window w(rt, self, p[1], p[2]);
+  const auto matches = [&](const Value& v) {
+    if (v.undefined()) FailUndefined(v);
+    if (!v.string()) Fail(name, " first arg must be str or a tuple of str, not ", TypeName(v));
+    const std::string& s = Text(v);
+    if (!w.valid || s.size() > w.text.size()) return false;
+    return (prefix ? w.text.substr(0, s.size()) : w.text.substr(w.text.size() - s.size())) == s;
+  };
+  if (!p[0].Is(Kind::kTuple)) return Value::Bool(matches(p[0]));
+  for (const Value& v : Items(p[0])) {
+    rt.budget.Step();
+    if (matches(v)) return Value::Bool(true);
+  }
+  return Value::Bool(false);
+}
+
+Value StartsWith(Runtime& rt, const Value& self, Args& args) {
+  return Affix(rt, "startswith", self, args, true);
+}
+Value EndsWith(Runtime& rt, const Value& self, Args& args) {
+  return Affix(rt, "endswith", self, args, false);
+}
+
+Value StripMethod(Runtime& rt, const char* name, const Value& self, Args& args, Side side) {
+  const Params p(rt, name, args, {"chars", "/"});
+  rt.budget.Step(Text(self).size() / 16);
+  if (p[0].missing() || p[0].none()) return rt.Str(StripSpace(Text(self), side), IsSafe(self));
+  return rt.Str(StripChars(Text(self), TextArg(name, p[0]), side), IsSafe(self));
+}
+
+Value StripBoth(Runtime& rt, const Value& self, Args& args) {
+  return StripMethod(rt, "strip", self, args, Side::kBoth);
+}
+Value StripLeft(Runtime& rt, const Value& self, Args& args) {
+  return StripMethod(rt, "lstrip", self, args, Side::kLeft);
+}
+Value StripRight(Runtime& rt, const Value& self, Args& args) {
+  return StripMethod(rt, "rstrip", self, args, Side::kRight);
+}
+
+using Pieces = std::vector<std::string_view>;
+
+/// Cuts at runs of white space, at most `limit` times (negative: without limit).
+Pieces SplitSpace(std::string_view text, int64_t limit) {
+  Pieces out;
+  while (true) {
+    text = StripSpace(text, Side::kLeft);
+    if (text.empty()) return out;
+    if (limit >= 0 && static_cast<int64_t>(out.size()) == limit) {
+      out.push_back(text);
+      return out;
+    }
+    size_t end = 0;
+    for (size_t next = 0; end < text.size(); end = next) {
+      if (IsSpace(DecodeAt(text, next))) break;
+    }
+    out.push_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+}
+
+Pieces SplitSpaceFromRight(std::string_view text, int64_t limit) {
+  Pieces out;
+  while (true) {
+    text = StripSpace(text, Side::kRight);
+    if (text.empty()) break;
+    if (limit >= 0 && static_cast<int64_t>(out.size()) == limit) {
+      out.push_back(text);
+      break;
+    }
+    size_t begin = text.size();
+    while (begin > 0) {
+      size_t at = begin - 1;
+      while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+      size_t pos = at;
+      if (IsSpace(DecodeAt(text, pos))) break;
+      begin = at;
+    }
+    out.push_back(text.substr(begin));
+    text = text.substr(0, begin);
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+Pieces SplitAt(std::string_view text, std::string_view separator, int64_t limit) {
+  Pieces out;
+  size_t from = 0;
+  while (limit < 0 || static_cast<int64_t>(out.size()) < limit) {
+    const size_t at = Find(text, separator, from);
+    if (at == std::string_view::npos) break;
+    out.push_back(text.substr(from, at - from));
+    from = at + separator.size();
+  }
+  out.push_back(text.substr(from));
+  return out;
+}
+
+Pieces SplitAtFromRight(std::string_view text, std::string_view separator, int64_t limit) {
+  Pieces out;
+  const std::string mirrored(text.rbegin(), text.rend());
+  const std::string mark(separator.rbegin(), separator.rend());
+  for (const std::string_view piece : SplitAt(mirrored, mark, limit)) {
+    const auto offset = static_cast<size_t>(piece.data() - mirrored.data());
+    out.push_back(text.substr(text.size() - offset - piece.size(), piece.size()));
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+Value PieceList(Runtime& rt, const Pieces& pieces, bool safe) {
+  rt.budget.Foresee(pieces.size() * sizeof(Value));
+  std::vector<Value> items;
+  items.reserve(pieces.size());
+  for (const std::string_view piece : pieces) {
+    rt.budget.Step();
+    items.push_back(rt.Str(piece, safe));
+  }
+  return rt.List(std::move(items));
+}
+
+Value SplitMethod(Runtime& rt, const char* name, const Value& self, Args& args, bool from_right) {
+  const Params p(rt, name, args, {"sep", "maxsplit"});
+  const int64_t limit = p[1].missing() ? -1 : ToIndex(p[1]);
+  const std::string& text = Text(self);
+  rt.budget.Step(text.size() / 16);
+  if (p[0].missing() || p[0].none()) {
+    return PieceList(rt, from_right ? SplitSpaceFromRight(text, limit) : SplitSpace(text, limit),
+                     IsSafe(self));
+  }
+  const std::string& separator = TextArg(name, p[0]);
+  if (separator.empty()) Fail("empty separator");
+  return PieceList(rt,
+                   from_right ? SplitAtFromRight(text, separator, limit) : SplitAt(text, separator, limit),
+                   IsSafe(self));
+}
+
+Value SplitLeft(Runtime& rt, const Value& self, Args& args) {
+  return SplitMethod(rt, "split", self, args, false);
+}
+Value SplitRight(Runtime& rt, const Value& self, Args& args) {
+  return SplitMethod(rt, "rsplit", self, args, true);
+}
+
+Value SplitLinesMethod(Runtime& rt, const Value& self, Args& args) {
+  const Params p(rt, "splitlines", args, {"keepends"});
+  rt.budget.Step(Text(self).size() / 16);
+  return PieceList(rt, SplitLines(Text(self), !p[0].missing() && Truthy(rt, p[0])), IsSafe(self));
+}
+
+Value Partition(Runtime& rt, const Value& self, Args& args) {
+  const Params p(rt, "partition", args, {"sep", "/"}, 1);
+  const std::string& separator = TextArg("partition", p[0]);
+  if (separator.empty()) Fail("empty separator");
+  const std::string_view text = Text(self);
+  const bool safe = IsSafe(self);
+  const size_t at = Find(text, separator, 0);
+  if (at == std::string_view::npos)
+    return rt.Tuple({self, rt.Str(std::string(), safe), rt.Str(std::string(), safe)});
+  return rt.Tuple({rt.Str(text.substr(0, at), safe), rt.Str(separator, safe),
+                   rt.Str(text.substr(at + separator.size()), safe)});
+}
+
+Value RPartition(Runtime& rt, const Value& self, Args& args) {
+  const Params p(rt, "rpartition", args, {"sep", "/"}, 1);
+  const std::string& separator = TextArg("rpartition", p[0]);
+  if (separator.empty()) Fail("empty separator");
+  const std::string_view text = Text(self);
+  const bool safe = IsSafe(self);
+  const size_t at = FindLast(text, separator);
+  if (at == std::string_view::npos)
+    return rt.Tuple({rt.Str(std::string(), safe), rt.Str(std::string(), safe), self});
+  return rt.Tuple({rt.Str(text.substr(0, at), safe), rt.Str(separator, safe),
+                   rt.Str(text.substr(at + separator.size()), safe)});
+}
+
+Value Replace(Runtime& rt, const Value& self, Args& args) {
+  const Params p(rt, "replace", args, {"old", "new", "count", "/"}, 2);
+  const std::string from = TextArg("replace", p[0]);
+  const std::string to = Inserted(rt, self, "replace", p[1]);
+  return rt.Str(ReplaceText(rt, Text(self), from, to, p[2].missing() ? -1 : ToIndex(p[2])), IsSafe(self));
+}
+
+Value RemovePrefix(Runtime& rt, const Value& self, Args& args) {
+  const Params p(rt, "removeprefix", args, {"prefix", "/"}, 1);
+  const std::string& prefix = TextArg("removeprefix", p[0]);
+  const std::string_view text = Text(self);
+  return rt.Str(text.starts_with(prefix) ? text.substr(prefix.size()) : text, IsSafe(self));
+}
+
+Value RemoveSuffix(Runtime& rt, const Value& self, Args& args) {
+  const Params p(rt, "removesuffix", args, {"suffix", "/"}, 1);
+  const std::string& suffix = TextArg("removesuffix", p[0]);
+  const std::string_view text = Text(self);
+  return rt.Str(text.ends_with(suffix) ? text.substr(0, text.size() - suffix.size()) : text, IsSafe(self));
+}
+
+Value Join(Runtime& rt, const Value& self, Args& args) {
+  const Params p(rt, "join", args, {"iterable", "/"}, 1);
+  if (!Iterable(p[0])) Fail("can only join an iterable");
+  Buffer out(rt.budget);
+  size_t i = 0;
+  const auto it = Iterate(rt, p[0]);
+  for (Value v = it->Next(rt); !v.missing(); v = it->Next(rt), ++i) {
+    if (i > 0) out.Append(Text(self));
+    if (IsSafe(self)) {
+      out.Append(Text(Escape(rt, v)));
+      continue;
+    }
+    if (!v.string()) Fail("sequence item ", i, ": expected str instance, ", TypeName(v), " found");
+    // A single markup item is what joining gives.
+    out.Append(Text(v));
+  }
+  return rt.Str(out.Release(), IsSafe(self));
+}
+
+template <std::string (*kConvert)(std::string_view)>
+Value Converted(Runtime& rt, const Value& self, Args& args) {
+  NoArguments("str method", args);
+  rt.budget.Foresee(Text(self).size() * 7);
+  rt.budget.Step(Text(self).size() / 8);
+  return rt.Str(kConvert(Text(self)), IsSafe(self));
+}
+
+Value Casefold(Runtime& rt, const Value& self, Args& args) {
+  NoArguments("casefold", args);
+  if (!self.as<StringObject>().ascii()) Unsupported("str.casefold is supported for ASCII text only");
+  return rt.Str(ToLower(Text(self)), IsSafe(self));
+}
+
+enum class Align { kLeft, kRight, kCenter };
+
+Value Padded(Runtime& rt, const char* name, const Value& self, Args& args, Align align) {
+  const Params p(rt, name, args, {"width", "fillchar", "/"}, 1);
+  const int64_t width = ToIndex(p[0]);
+  const std::string fill = p[1].missing() ? " " : Inserted(rt, self, name, p[1]);
+  if (CountCodePoints(fill) != 1) Fail("The fill character must be exactly one character long");
+  return rt.Str(PadText(rt, self, width, fill,
+                        align == Align::kLeft    ? '<'
+                        : align == Align::kRight ? '>'
+                                                 : '^'),
+                IsSafe(self));
+}
+
+Value Center(Runtime& rt, const Value& self, Args& args) {
+  return Padded(rt, "center", self, args, Align::kCenter);
+}
+Value LJust(Runtime& rt, const Value& self, Args& args) {
+  return Padded(rt, "ljust", self, args, Align::kLeft);
+}
+Value RJust(Runtime& rt, const Value& self, Args& args) {
+  return Padded(rt, "rjust", self, args, Align::kRight);
+}
+
+Value ZFill(Runtime& rt, const Value& self, Args& args) {
+  const Params p(rt, "zfill", args, {"width", "/"}, 1);
+  const int64_t width = ToIndex(p[0]);
+  std::string text = PadText(rt, self, width, "0", '>');
+  const size_t fill = text.size() - Text(self).size();
+  if (fill > 0 && fill < text.size() && (text[fill] == '+' || text[fill] == '-'))
+    std::swap(text[0], text[fill]);
+  return rt.Str(std::move(text), IsSafe(self));
+}
+
+Value ExpandTabs(Runtime& rt, const Value& self, Args& args) {
+  const Params p(rt, "expandtabs", args, {"tabsize"});
+  const int64_t size = p[0].missing() ? 8 : ToIndex(p[0]);
+  Buffer out(rt.budget);
+  int64_t column = 0;
+  const std::string_view text = Text(self);
+  for (size_t pos = 0; pos < text.size();) {
+    const size_t begin = pos;
+    const char32_t c = DecodeAt(text, pos);
+    if (c == '\t') {
+      const int64_t n = size > 0 ? size - column % size : 0;
+      rt.budget.Foresee(static_cast<size_t>(n));
+      out.Append(std::string(static_cast<size_t>(n), ' '));
+      column += n;
+      continue;
+    }
+    column = c == '\n' || c == '\r' ? 0 : column + 1;
+    out.Append(text.substr(begin, pos - begin));
+  }
+  return rt.Str(out.Release(), IsSafe(self));
+}
+
+Value Format(Runtime& rt, const Value& self, Args& args) {
+  return BraceFormat(rt, self, args);
+}
+
+Value FormatMap(Runtime& rt, const Value& self, Args& args) {
+  const Params p(rt, "format_map", args, {"mapping", "/"}, 1);
+  if (!p[0].Is(Kind::kDict)) Fail("format_map() argument must be a mapping, not ", TypeName(p[0]));
+  Args fields;
+  for (const auto& [key, value] : p[0].as<DictObject>().items) {
+    if (key.string()) fields.named.emplace_back(Text(key), value);
+  }
+  return BraceFormat(rt, self, fields);
+}
+
+template <bool (*kTest)(char32_t)>
+Value All(Runtime& rt, const Value& self, Args& args) {
+  NoArguments("str method", args);
+  const std::string_view text = Text(self);
+  rt.budget.Step(text.size() / 16);
+  for (size_t pos = 0; pos < text.size();) {
+    if (!kTest(DecodeAt(text, pos))) return Value::Bool(false);
+  }
+  return Value::Bool(!text.empty());
+}
+
+Value IsAscii(Runtime&, const Value& self, Args& args) {
+  NoArguments("isascii", args);
+  return Value::Bool(self.as<StringObject>().ascii());
+}
+
+Value IsPrintableMethod(Runtime& rt, const Value& self, Args& args) {
+  return Text(self).empty() ? Value::Bool(true) : All<IsPrintable>(rt, self, args);
+}
+
+Value IsIdentifier(Runtime& rt, const Value& self, Args& args) {
+  size_t pos = 0;
+  if (!Text(self).empty() && !IsIdentifierStart(DecodeAt(Text(self), pos))) return Value::Bool(false);
+  return All<IsIdentifierPart>(rt, self, args);
+}
+
+Value IsLowerMethod(Runtime&, const Value& self, Args& args) {
+  NoArguments("islower", args);
+  return Value::Bool(IsLowerText(Text(self)));
+}
+
+Value IsUpperMethod(Runtime&, const Value& self, Args& args) {
+  NoArguments("isupper", args);
+  return Value::Bool(IsUpperText(Text(self)));
+}
+
+Value IsTitleMethod(Runtime&, const Value& self, Args& args) {
+  NoArguments("istitle", args);
+  bool cased = false, inside = false;
+  for (size_t pos = 0; pos < Text(self).size();) {
+    const char32_t c = DecodeAt(Text(self), pos);
+    if (IsUpper(c) || IsTitle(c)) {
+      if (inside) return Value::Bool(false);
+      inside = cased = true;
+    } else if (IsLower(c)) {
+      if (!inside) return Value::Bool(false);
+      cased = true;
+    } else {
+      inside = false;
+    }
+  }
+  return Value::Bool(cased);
+}
+
+struct Method {
+  const char* name;
+  FunctionObject::Code code;
+};
+
+constexpr Method kMethods[] = {
+    {"capitalize", Converted<Capitalize>},
+    {"casefold", Casefold},
+    {"center", Center},
+    {"count", Count},
+    {"endswith", EndsWith},
+    {"expandtabs", ExpandTabs},
+    {"find", FindMethod},
+    {"format", Format},
+    {"format_map", FormatMap},
+    {"index", IndexMethod},
+    {"isalnum", All<IsAlnum>},
+    {"isalpha", All<IsAlpha>},
+    {"isascii", IsAscii},
+    {"isdecimal", All<IsDecimal>},
+    {"isdigit", All<IsDigit>},
+    {"isidentifier", IsIdentifier},
+    {"islower", IsLowerMethod},
+    {"isnumeric", All<IsNumeric>},
+    {"isprintable", IsPrintableMethod},
+    {"isspace", All<IsSpace>},
+    {"istitle", IsTitleMethod},
+    {"isupper", IsUpperMethod},
+    {"join", Join},
+    {"ljust", LJust},
+    {"lower", Converted<ToLower>},
+    {"lstrip", StripLeft},
+    {"partition", Partition},
+    {"removeprefix", RemovePrefix},
+    {"removesuffix", RemoveSuffix},
+    {"replace", Replace},
+    {"rfind", RFind},
+    {"rindex", RIndex},
+    {"rjust", RJust},
+    {"rpartition", RPartition},
+    {"rsplit", SplitRight},
+    {"rstrip", StripRight},
+    {"split", SplitLeft},
+    {"splitlines", SplitLinesMethod},
+    {"startswith", StartsWith},
+    {"strip", StripBoth},
+    {"swapcase", Converted<SwapCase>},
+    {"title", Converted<ToTitle>},
+    {"upper", Converted<ToUpper>},
+    {"zfill", ZFill},
+};
+
+}  // namespace
+
+Value StringMethod(Runtime& rt, const Value& object, std::string_view name) {
+  for (const Method& m : kMethods) {
+    if (name == m.name) return rt.Function(m.name, m.code, object);
+  }
+  for (const char* other : {"encode", "translate", "maketrans"}) {
+    if (name == other) Unsupported("the method str.", other, " is not supported");
+  }
+  if (IsSafe(object)) {
+    for (const char* other : {"escape", "striptags", "unescape"}) {
+      if (name == other) Unsupported("the method Markup.", other, " is not supported");
+    }
+  }
+  return Value();
+}
+
+std::string ReplaceText(Runtime& rt, std::string_view text, std::string_view from, std::string_view to,
+                        int64_t count) {
+  Buffer out(rt.budget);
+  size_t pos = 0;
+  if (from.empty()) {
+    for (; count != 0; count = count < 0 ? -1 : count - 1) {
+      out.Append(to);
+      if (pos >= text.size()) break;
+      const size_t begin = pos;
+      DecodeAt(text, pos);
+      out.Append(text.substr(begin, pos - begin));
+    }
+    out.Append(text.substr(pos));
+    return out.Release();
+  }
+  while (count != 0) {
+    const size_t at = Find(text, from, pos);
+    if (at == std::string_view::npos) break;
+    out.Append(text.substr(pos, at - pos));
+    out.Append(to);
+    rt.budget.Step();
+    pos = at + from.size();
+    if (count > 0) --count;
+  }
+  out.Append(text.substr(pos));
+  return out.Release();
+}
+
+std::string PadText(Runtime& rt, const Value& self, int64_t width, std::string_view fill, char align) {
+  const auto length = static_cast<int64_t>(self.as<StringObject>().length);
+  const int64_t pad = width > length ? width - length : 0;
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(static_cast<size_t>(pad), fill.size(), &bytes)) bytes = SIZE_MAX;
+  rt.budget.Foresee(bytes);
+  rt.budget.Step(bytes / 16);
+  // Python gives the odd place to the left if the width is odd.
+  const int64_t left = align == '>' ? pad : align == '<' ? 0 : pad / 2 + (pad & width & 1);
+  std::string out;
+  out.reserve(bytes + Text(self).size());
+  for (int64_t i = 0; i < left; ++i) out += fill;
+  out += Text(self);
+  for (int64_t i = left; i < pad; ++i) out += fill;
+  return out;
+}
+
+bool IsLowerText(std::string_view text) {
+  bool cased = false;
+  for (size_t pos = 0; pos < text.size();) {
+    const char32_t c = DecodeAt(text, pos);
+    if (IsUpper(c) || IsTitle(c)) return false;
+    cased |= IsLower(c);
+  }
+  return cased;
+}
+
+bool IsUpperText(std::string_view text) {
+  bool cased = false;
+  for (size_t pos = 0; pos < text.size();) {
+    const char32_t c = DecodeAt(text, pos);
+    if (IsLower(c) || IsTitle(c)) return false;
+    cased |= IsUpper(c);
+  }
+  return cased;
+}
+
+}  // namespace ullage::llm::jinja
