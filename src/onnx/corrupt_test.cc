@@ -47,7 +47,7 @@ TEST(Corrupt, EveryTruncation) {
     const std::string whole = test::ReadFile(path);
     ASSERT_FALSE(whole.empty());
     EXPECT_TRUE(Survives(whole, false));
-    const size_t step = std::max<size_t>(1, whole.size() / 4000);
+    const size_t step = std::max<size_t>(1, whole.size() / 2000);
     size_t failures = 0, cuts = 0;
     for (size_t size = 0; size < whole.size(); size += step, ++cuts)
       failures += !Survives(whole.substr(0, size), size % 2 == 0);
@@ -60,7 +60,7 @@ TEST(Corrupt, FlippedBitsAndOverwrittenBytes) {
   for (const auto& path : Models()) {
     SCOPED_TRACE(path);
     const std::string whole = test::ReadFile(path);
-    for (int round = 0; round < 2000; ++round) {
+    for (int round = 0; round < 1000; ++round) {
       std::string broken = whole;
       const int changes = 1 + static_cast<int>(random() % 3);
       for (int i = 0; i < changes; ++i) {

@@ -187,6 +187,7 @@ TEST(External, LocationsThatAreRefused) {
   EXPECT_NE(LocationFault(folder, "sub").find("not a regular file"), std::string::npos);
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_NE(LocationFault(folder, "pipe").find("not a regular file"), std::string::npos);
+  EXPECT_NE(ErrorOf([&] { ImportOnnx(folder / "pipe"); }).find("is not a regular file"), std::string::npos);
 }
 
 TEST(External, BrokenEntries) {
