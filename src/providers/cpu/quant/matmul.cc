@@ -16,7 +16,9 @@ constexpr int64_t kTaskBytes = 64 * 1024;  // of packed weight that such a task 
 constexpr int64_t kTaskGroups = 4;         // otherwise: groups and tokens of a task
 constexpr int64_t kTaskTokens = 128;
 constexpr int64_t kFusedBlocks = 64;  // blocks whose scales are expanded at a time
-constexpr int64_t kTileBlocks = 16;   // blocks whose codes are unpacked at a time
+// Blocks whose codes are unpacked at a time: codes of kTaskGroups groups (16 KiB), their scales and the
+// records of a few tokens stay in the first-level cache.
+constexpr int64_t kTileBlocks = 8;
 
 struct Cut {
   int64_t groups;  // per task
@@ -132,15 +134,13 @@ class Block16Use {
   void Prepare(int offset, int64_t blocks, uint8_t* codes) const {
     if (signed_) unit_.subtract(offset, blocks, codes);
   }
-  // The `tokens` tokens from token `first` of m >= 16 (that of dot.activations and dot.acc), 16 at a time.
-  // Where fewer are left, neighbours are computed besides, and dropped.
+  // `tokens` <= 16 tokens from token `first` of m >= 16, that of dot.activations and dot.acc. Where they are
+  // fewer, neighbours are computed besides, and dropped.
   void Run(DotArgs dot, int64_t first, int64_t tokens, int64_t m, int64_t record) const {
-    for (; tokens >= kBlock16; tokens -= kBlock16, first += kBlock16) {
+    if (tokens == kBlock16) {
       fn_(dot);
-      dot.activations += kBlock16 * record;
-      dot.acc += kBlock16 * kGroupRows;
+      return;
     }
-    if (tokens == 0) return;
     alignas(64) float acc[kBlock16 * kGroupRows] = {};
     const int64_t before = first + kBlock16 > m ? first + kBlock16 - m : 0;
     float* rest = dot.acc;
@@ -157,12 +157,18 @@ class Block16Use {
   bool signed_ = false;
 };
 
-void RunTiles(const MatMulArgs& args, const KernelSet& kernels, int64_t g0, int64_t g1, int64_t t0,
-              int64_t t1) {
-  const PackedLayout& l = *args.layout;
+// What the groups of a task have in common with all tokens: codes as bytes and scales as floats, of some
+// blocks.
+struct UnpackedGroup {
   alignas(64) uint8_t codes[kTileBlocks * 512];
   alignas(64) float scales[kTileBlocks * 2 * 16];
   alignas(64) float mins[kTileBlocks * 2 * 16];
+};
+
+void RunTiles(const MatMulArgs& args, const KernelSet& kernels, int64_t g0, int64_t g1, int64_t t0,
+              int64_t t1) {
+  const PackedLayout& l = *args.layout;
+  UnpackedGroup unpacked[kTaskGroups];
   alignas(64) float acc[kTaskGroups * kTaskTokens * kGroupRows];
   const Tiles tiles(kernels, KindOf(l));
   const Block16Use block16(kernels, l, args.m);
@@ -170,35 +176,37 @@ void RunTiles(const MatMulArgs& args, const KernelSet& kernels, int64_t g0, int6
   const size_t code_offset = PartsOf(l).code;
   const int64_t code_bytes = static_cast<int64_t>(CodeBlockBytes(l.bits));
   DotArgs dot;
-  dot.codes = codes;
-  dot.scales = scales;
-  dot.mins = mins;
   dot.block_stride = args.m * record;
   dot.offset_shift = ShiftOf(l.offset);
   for (int64_t g = g0; g < g1; ++g)
     std::fill_n(acc + (g - g0) * kTaskTokens * kGroupRows, tokens * kGroupRows, 0.0f);
   for (int64_t b = 0; b < l.blocks; b += kTileBlocks) {
     dot.blocks = std::min(kTileBlocks, l.blocks - b);
-    const uint8_t* activations =
-        static_cast<const uint8_t*>(args.activations) + b * dot.block_stride + t0 * record;
     for (int64_t g = g0; g < g1; ++g) {
       const uint8_t* group = GroupOf(l, args.packed, g);
-      kernels.expand(l, group, b, dot.blocks, scales, mins);
-      kernels.unpack(l.bits, l.iq4, group + code_offset + b * code_bytes, dot.blocks, codes);
-      dot.activations = activations;
-      dot.acc = acc + (g - g0) * kTaskTokens * kGroupRows;
-      if (block16) {
-        block16.Prepare(l.offset, dot.blocks, codes);
-        block16.Run(dot, t0, tokens, args.m, record);
-        continue;
+      UnpackedGroup& u = unpacked[g - g0];
+      kernels.expand(l, group, b, dot.blocks, u.scales, u.mins);
+      kernels.unpack(l.bits, l.iq4, group + code_offset + b * code_bytes, dot.blocks, u.codes);
+      if (block16) block16.Prepare(l.offset, dot.blocks, u.codes);
+    }
+    const uint8_t* activations =
+        static_cast<const uint8_t*>(args.activations) + b * dot.block_stride + t0 * record;
+    for (int64_t t = 0; t < tokens;) {
+      const int64_t width = block16 ? std::min(Block16Use::kBlock16, tokens - t) : tiles.WidthFor(tokens - t);
+      for (int64_t g = g0; g < g1; ++g) {
+        const UnpackedGroup& u = unpacked[g - g0];
+        dot.codes = u.codes;
+        dot.scales = u.scales;
+        dot.mins = u.mins;
+        dot.activations = activations + t * record;
+        dot.acc = acc + ((g - g0) * kTaskTokens + t) * kGroupRows;
+        if (block16) {
+          block16.Run(dot, t0 + t, width, args.m, record);
+        } else {
+          tiles[static_cast<int>(width)](dot);
+        }
       }
-      for (int64_t t = 0; t < tokens;) {
-        const int width = tiles.WidthFor(tokens - t);
-        tiles[width](dot);
-        dot.activations += width * record;
-        dot.acc += width * kGroupRows;
-        t += width;
-      }
+      t += width;
     }
   }
   for (int64_t g = g0; g < g1; ++g) Store(args, g, t0, tokens, acc + (g - g0) * kTaskTokens * kGroupRows);

@@ -5,6 +5,7 @@
 //    weight, and its share of the plain read bandwidth of a buffer of that size, measured before and after;
 //  - 512 tokens: Gop/s (a multiplication and an addition are two), and its share of the peak of VPDPBUSD.
 #include <sys/mman.h>
+#include <time.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -33,6 +34,13 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// For one thread the time that it ran, so that other processes matter less.
+double ThreadNow() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 // Memory in huge pages where there are some.
 class Pages {
  public:
@@ -57,12 +65,13 @@ class Pages {
 // The lower quartile of the durations of `calls` calls of fn(i): other processes on the machine only ever add
 // to them.
 template <class Fn>
-double Seconds(int64_t calls, const Fn& fn) {
+double Seconds(const ThreadTeam& team, int64_t calls, const Fn& fn) {
+  const auto now = team.size() == 1 ? ThreadNow : Now;
   std::vector<double> seconds(static_cast<size_t>(calls));
   for (int64_t i = 0; i < calls; ++i) {
-    const double start = Now();
+    const double start = now();
     fn(i);
-    seconds[static_cast<size_t>(i)] = Now() - start;
+    seconds[static_cast<size_t>(i)] = now() - start;
   }
   std::sort(seconds.begin(), seconds.end());
   return seconds[seconds.size() / 4];
@@ -71,7 +80,7 @@ double Seconds(int64_t calls, const Fn& fn) {
 double ReadBandwidth(Pages& buffer, ThreadTeam& team) {
   typedef uint64_t Line __attribute__((vector_size(64)));
   constexpr size_t kPart = size_t{1} << 17, kParts = 32;
-  const double seconds = Seconds(static_cast<int64_t>(buffer.size() / kPart / kParts), [&](int64_t i) {
+  const double seconds = Seconds(team, static_cast<int64_t>(buffer.size() / kPart / kParts), [&](int64_t i) {
     team.Run(kParts, [&](int64_t task, int) {
       const Line* p =
           reinterpret_cast<const Line*>(buffer.data() + static_cast<size_t>(i * kParts + task) * kPart);
@@ -104,7 +113,7 @@ double Int8Peak([[maybe_unused]] ThreadTeam& team) {
   if (!Cpu().avx512_vnni) return 0;
   constexpr int64_t kRounds = 5000;
   const double seconds =
-      Seconds(100, [&](int64_t) { team.Run(team.size() * 4, [](int64_t, int) { DotLoop(kRounds); }); });
+      Seconds(team, 100, [&](int64_t) { team.Run(team.size() * 4, [](int64_t, int) { DotLoop(kRounds); }); });
   return team.size() * 4.0 * kRounds * 16 * 128 / seconds * 1e-9;
 #else
   return 0;
@@ -130,9 +139,9 @@ void Bench(const char* name, const BlockFormat& format, Shape shape, Accuracy ac
   const BlockWeightView view = {format, n, k, data, scales, {}, {}};
   const size_t step = AlignUp<size_t>(layout.bytes, 64);
   const int64_t copies = static_cast<int64_t>(memory.size() / step);
-  const double pack_start = Now();
+  const double pack_start = ThreadNow();
   Pack(view, layout, 0, layout.groups, memory.data());
-  const double pack_seconds = Now() - pack_start;
+  const double pack_seconds = ThreadNow() - pack_start;
   for (int64_t i = 1; i < copies; ++i)
     std::memcpy(memory.data() + static_cast<size_t>(i) * step, memory.data(), layout.bytes);
   std::printf("%-8s %6lld x %-5lld %-5s pack %5.2f GB/s", name, static_cast<long long>(n),
@@ -150,7 +159,7 @@ void Bench(const char* name, const BlockFormat& format, Shape shape, Accuracy ac
       args.m = m;
       args.out = out.data();
       args.ldo = n;
-      return Seconds(calls, [&](int64_t i) {
+      return Seconds(team, calls, [&](int64_t i) {
         args.packed = memory.data() + static_cast<size_t>(i % copies) * step;
         MatMul(args, team);
       });
