@@ -145,11 +145,14 @@ void Initializer::PlanWeights() {
         std::string key;
         if (!w.share_key.empty()) {
           key = w.share_key;
-          for (int input : w.replaces)
-            if (const auto* c = graph.ConstantOf(step.inputs[static_cast<size_t>(input)])) {
+          for (int input : w.replaces) {
+            const auto at = static_cast<size_t>(input);
+            if (at >= step.inputs.size()) continue;
+            if (const auto* c = graph.ConstantOf(step.inputs[at])) {
               const Key k = key_of(*c);
               key += StrCat("|", k.first, k.second);
             }
+          }
           if (const auto it = shared.find(key); it != shared.end()) {
             step.prepacked.push_back(it->second);
             continue;

@@ -49,9 +49,17 @@ int64_t Session::shared_states() const {
   return std::count_if(states_.begin(), states_.end(), [](const State& state) { return state.shared; });
 }
 
-int64_t Session::weight_bytes() const {
+int64_t Session::step_weight_bytes() const {
   int64_t bytes = prepacked_bytes_;
-  for (const auto& w : weights_) bytes += w.bytes;
+  for (const Step& step : program_->steps()) {
+    const auto& node = graph().node(step.node);
+    if (node.op == "Gather" || node.op == "BlockGather" || node.op == "GatherBlockQuantized") continue;
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      const auto* c = graph().ConstantOf(step.inputs[i]);
+      // Weights with a prepacked form are counted there; position tables are looked up.
+      if (c && step.prepacked.empty() && node.op != "GroupQueryAttention") bytes += static_cast<int64_t>(c->size_bytes);
+    }
+  }
   return bytes;
 }
 

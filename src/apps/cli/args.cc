@@ -8,7 +8,8 @@
 
 namespace ullage::cli {
 
-Args::Args(const std::vector<std::string>& arguments, std::set<std::string> with_value, std::set<std::string> switches) {
+Args::Args(const std::vector<std::string>& arguments, std::set<std::string> with_value,
+           std::set<std::string> switches) {
   bool flags = true;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& a = arguments[i];
@@ -40,7 +41,8 @@ Args::Args(const std::vector<std::string>& arguments, std::set<std::string> with
 }
 
 const std::string& Args::Model() const {
-  if (positional_.empty()) throw Error(Code::kUsage, "which model? Give a folder, an .onnx or .gguf file, or a name in the store");
+  if (positional_.empty())
+    throw Error(Code::kUsage, "which model? Give a folder, an .onnx or .gguf file, or a name in the store");
   if (positional_.size() > 1) Throw(Code::kUsage, "unexpected argument \"", positional_[1], "\"");
   return positional_.front();
 }
@@ -62,7 +64,8 @@ int64_t Args::Int(const std::string& flag, int64_t def, int64_t least) const {
   int64_t n = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), n);
   if (error != std::errc() || end != text->data() + text->size() || n < least)
-    Throw(Code::kUsage, flag, ": expected an integer", least > INT64_MIN ? StrCat(" of at least ", least) : "", ", found \"", *text, "\"");
+    Throw(Code::kUsage, flag, ": expected an integer",
+          least > INT64_MIN ? StrCat(" of at least ", least) : "", ", found \"", *text, "\"");
   return n;
 }
 
@@ -86,7 +89,8 @@ std::vector<int32_t> ParseIds(std::string_view text, std::string_view flag) {
     int32_t id = 0;
     const auto [next, error] = std::from_chars(p, end, id);
     if (error != std::errc() || (next < end && *next != ',' && *next != ' '))
-      Throw(Code::kUsage, flag, ": expected token ids separated by commas, found \"", std::string_view(p, static_cast<size_t>(end - p)), "\"");
+      Throw(Code::kUsage, flag, ": expected token ids separated by commas, found \"",
+            std::string_view(p, static_cast<size_t>(end - p)), "\"");
     ids.push_back(id);
     p = next;
   }

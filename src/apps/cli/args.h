@@ -11,12 +11,14 @@
 
 namespace ullage::cli {
 
-/// Arguments of one command. Flags that were not asked for by the command are a usage error naming the nearest one.
+/// Arguments of one command. Flags that were not asked for by the command are a usage error naming the
+/// nearest one.
 class Args {
  public:
-  /// `with_value` and `switches` are the flags that the command knows, written with their dashes. A value follows its
-  /// flag, or stands behind '='. "--" ends the flags.
-  Args(const std::vector<std::string>& arguments, std::set<std::string> with_value, std::set<std::string> switches);
+  /// `with_value` and `switches` are the flags that the command knows, written with their dashes. A value
+  /// follows its flag, or stands behind '='. "--" ends the flags.
+  Args(const std::vector<std::string>& arguments, std::set<std::string> with_value,
+       std::set<std::string> switches);
 
   const std::vector<std::string>& positional() const { return positional_; }
   /// The only positional argument; throws kUsage saying what is missing.

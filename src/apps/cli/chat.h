@@ -10,9 +10,13 @@
 #include "apps/cli/args.h"
 #include "llm/generator.h"
 #include "llm/model_source.h"
+#include "llm/template/chat_prompt.h"
 #include "llm/tokenizer/tokenizer.h"
 
 namespace ullage::cli {
+
+/// The chat templates and special tokens of a model.
+llm::ChatSource ChatSourceOf(const llm::ModelSource& source);
 
 /// Turns messages into prompt tokens with the model's chat template.
 class ChatPrompter {
@@ -28,7 +32,7 @@ class ChatPrompter {
 };
 
 /// Reads turns until the end of input. Returns the exit status.
-int Chat(const Args& args, const llm::ModelSource& source, const ChatPrompter& prompter, llm::Decoder& decoder,
-         llm::Generator& generator, llm::GenerateOptions options);
+int Chat(const Args& args, const llm::ModelSource& source, const ChatPrompter& prompter,
+         llm::Decoder& decoder, llm::Generator& generator, llm::GenerateOptions options);
 
 }  // namespace ullage::cli

@@ -1,7 +1,7 @@
 #include "apps/cli/common.h"
 
-#include <csignal>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -43,8 +43,8 @@ double SecondsSinceStart() {
 }
 
 std::set<std::string> ModelFlags(std::set<std::string> more) {
-  more.insert({"--option", "--threads", "--device", "--limit", "--assign", "--annotations", "--context", "--batch-chunk",
-               "--variant", "--log-level", "--kv-type"});
+  more.insert({"--option", "--threads", "--device", "--limit", "--assign", "--annotations", "--context",
+               "--batch-chunk", "--variant", "--log-level", "--kv-type"});
   return more;
 }
 
@@ -73,7 +73,8 @@ ModelOptions ReadModelOptions(const Args& args) {
     m.cpu_limit = ParseSize(std::string_view(limit).substr(eq + 1));
   }
   for (const char* flag : {"--assign", "--annotations"})
-    if (args.Has(flag)) Throw(Code::kUnsupported, flag, ": placement on several devices is not built; all nodes run on cpu");
+    if (args.Has(flag))
+      Throw(Code::kUnsupported, flag, ": placement on several devices is not built; all nodes run on cpu");
   return m;
 }
 
@@ -153,7 +154,8 @@ std::vector<session::Remedy> FindRemedies(const llm::ModelSource& source, llm::D
   return found;
 }
 
-std::unique_ptr<llm::Decoder> CreateDecoder(const llm::ModelSource& source, const llm::DecoderOptions& options) {
+std::unique_ptr<llm::Decoder> CreateDecoder(const llm::ModelSource& source,
+                                            const llm::DecoderOptions& options) {
   try {
     return llm::Decoder::Create(source, options);
   } catch (const Error& error) {
@@ -169,15 +171,19 @@ int PrintError(const Error& error, bool json) {
   if (json) {
     Json details = Json::parse(error.details_json(), nullptr, false);
     if (details.is_discarded()) details = Json::object();
-    std::cout << Line({{"error", {{"code", CodeName(error.code())}, {"message", error.message()}, {"details", details}}}})
-              << "\n";
+    std::cout
+        << Line({{"error",
+                  {{"code", CodeName(error.code())}, {"message", error.message()}, {"details", details}}}})
+        << "\n";
   } else {
     std::cerr << "ullage: " << error.message() << "\n";
   }
   return ExitStatus(error.code());
 }
 
-std::string Line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string Line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 std::string ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

@@ -38,7 +38,8 @@ llm::DecoderOptions DecoderOptionsOf(const ModelOptions& options);
 std::shared_ptr<const llm::Tokenizer> LoadTokenizer(const llm::ModelSource& source);
 
 /// Creates the decoder; when it does not fit, the error carries remedies that were planned themselves.
-std::unique_ptr<llm::Decoder> CreateDecoder(const llm::ModelSource& source, const llm::DecoderOptions& options);
+std::unique_ptr<llm::Decoder> CreateDecoder(const llm::ModelSource& source,
+                                            const llm::DecoderOptions& options);
 /// Changes that would make the model fit, each planned and found to fit.
 std::vector<session::Remedy> FindRemedies(const llm::ModelSource& source, llm::DecoderOptions options);
 

@@ -19,8 +19,10 @@ namespace {
 
 llm::GenerateOptions ReadGenerateOptions(const Args& args, const llm::GenerationDefaults& d) {
   llm::GenerateOptions o;
-  const bool asks = args.Has("--temperature") || args.Has("--top-k") || args.Has("--top-p") || args.Has("--min-p");
-  o.sampling.temperature = static_cast<float>(args.Number("--temperature", d.do_sample || asks ? d.temperature : 0));
+  const bool asks =
+      args.Has("--temperature") || args.Has("--top-k") || args.Has("--top-p") || args.Has("--min-p");
+  o.sampling.temperature =
+      static_cast<float>(args.Number("--temperature", d.do_sample || asks ? d.temperature : 0));
   if (o.sampling.temperature < 0) Throw(Code::kUsage, "--temperature must not be negative");
   o.sampling.top_k = args.Int("--top-k", d.top_k, 0);
   o.sampling.top_p = static_cast<float>(args.Number("--top-p", d.top_p));
@@ -41,8 +43,8 @@ llm::GenerateOptions ReadGenerateOptions(const Args& args, const llm::Generation
 
 int RunCommand(const std::vector<std::string>& arguments) {
   const Args args(arguments,
-                  ModelFlags({"--prompt", "--file", "--system", "--max-tokens", "--temperature", "--top-k", "--top-p",
-                              "--min-p", "--repeat-penalty", "--seed", "--stop", "--prompt-ids"}),
+                  ModelFlags({"--prompt", "--file", "--system", "--max-tokens", "--temperature", "--top-k",
+                              "--top-p", "--min-p", "--repeat-penalty", "--seed", "--stop", "--prompt-ids"}),
                   ModelSwitches({"--raw"}));
   const ModelOptions options = ReadModelOptions(args);
   const llm::ModelSource source = llm::FindModel(args.Model(), options.variant, false);
@@ -62,11 +64,16 @@ int RunCommand(const std::vector<std::string>& arguments) {
   if (by_ids) {
     prompt = ParseIds(*args.Value("--prompt-ids"), "--prompt-ids");
   } else {
-    if (!tokenizer) Throw(Code::kUnsupported, source.name, " has no tokenizer; give the prompt with --prompt-ids");
-    if (const auto p = args.Value("--prompt")) text = *p;
-    else if (const auto f = args.Value("--file")) text = ReadFile(*f);
-    else if (!isatty(STDIN_FILENO)) text = std::string(std::istreambuf_iterator<char>(std::cin), {});
-    else chat = true;
+    if (!tokenizer)
+      Throw(Code::kUnsupported, source.name, " has no tokenizer; give the prompt with --prompt-ids");
+    if (const auto p = args.Value("--prompt"))
+      text = *p;
+    else if (const auto f = args.Value("--file"))
+      text = ReadFile(*f);
+    else if (!isatty(STDIN_FILENO))
+      text = std::string(std::istreambuf_iterator<char>(std::cin), {});
+    else
+      chat = true;
   }
   ChatPrompter prompter(source, tokenizer);
   if (!by_ids && !chat) {
@@ -74,7 +81,8 @@ int RunCommand(const std::vector<std::string>& arguments) {
       prompt = tokenizer->Encode(text, true);
     } else {
       Json messages = Json::array();
-      if (const auto system = args.Value("--system")) messages.push_back({{"role", "system"}, {"content", *system}});
+      if (const auto system = args.Value("--system"))
+        messages.push_back({{"role", "system"}, {"content", *system}});
       messages.push_back({{"role", "user"}, {"content", text}});
       prompt = prompter.Encode(messages);
     }
@@ -104,7 +112,8 @@ int RunCommand(const std::vector<std::string>& arguments) {
                       {"prefill_s", g.prefill_s},
                       {"first_token_s", before + g.first_token_s},
                       {"decode_s", g.decode_s},
-                      {"prefill_tokens_per_s", g.prefill_s > 0 ? static_cast<double>(g.prefilled_tokens) / g.prefill_s : 0.0},
+                      {"prefill_tokens_per_s",
+                       g.prefill_s > 0 ? static_cast<double>(g.prefilled_tokens) / g.prefill_s : 0.0},
                       {"decode_tokens_per_s", g.decode_s > 0 && decoded > 0 ? decoded / g.decode_s : 0.0}};
     out["memory"] = Json::parse(session::MemoryJson(decoder->session()));
     std::cout << Line(out) << "\n";

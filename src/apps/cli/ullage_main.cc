@@ -19,7 +19,8 @@ struct Entry {
 
 constexpr Entry kCommands[] = {
     {"run", ullage::cli::RunCommand, "run MODEL            chat, or one answer with --prompt"},
-    {"plan", ullage::cli::PlanCommand, "plan MODEL           where everything goes and how many bytes, before loading"},
+    {"plan", ullage::cli::PlanCommand,
+     "plan MODEL           where everything goes and how many bytes, before loading"},
     {"infer", ullage::cli::InferCommand, "infer MODEL --inputs DIR --outputs DIR   run a graph once"},
     {"bench", ullage::cli::BenchCommand, "bench MODEL          tokens per second, load time, bytes"},
     {"perplexity", ullage::cli::PerplexityCommand, "perplexity MODEL --file TEXT"},
@@ -28,7 +29,8 @@ constexpr Entry kCommands[] = {
     {"detokenize", ullage::cli::DetokenizeCommand, "detokenize MODEL --ids 1,2"},
     {"template", ullage::cli::TemplateCommand, "template MODEL --messages FILE"},
     {"devices", ullage::cli::DevicesCommand, "devices              what may take part"},
-    {"options", ullage::cli::OptionsCommand, "options              every option key with type, default and meaning"},
+    {"options", ullage::cli::OptionsCommand,
+     "options              every option key with type, default and meaning"},
     {"pack", ullage::cli::PackCommand, "pack FILE.csv        the offset packer by itself"},
     {"version", ullage::cli::VersionCommand, "version"},
 };
@@ -36,7 +38,8 @@ constexpr Entry kCommands[] = {
 void Help(std::ostream& out) {
   out << "usage: ullage COMMAND …\n\n";
   for (const auto& c : kCommands) out << "  ullage " << c.doc << "\n";
-  out << "\nMODEL is a folder (onnxruntime-genai or Hugging Face layout), an .onnx or .gguf file, or a name in the model "
+  out << "\nMODEL is a folder (onnxruntime-genai or Hugging Face layout), an .onnx or .gguf file, or a name "
+         "in the model "
          "store.\n";
 }
 
@@ -55,7 +58,8 @@ int main(int argc, char** argv) {
       if (c.name == name) return c.run({all.begin() + 1, all.end()});
     std::vector<std::string_view> names;
     for (const auto& c : kCommands) names.push_back(c.name);
-    ullage::Throw(ullage::Code::kUsage, "unknown command ", name, "; the nearest is ", ullage::Nearest(name, names));
+    ullage::Throw(ullage::Code::kUsage, "unknown command ", name, "; the nearest is ",
+                  ullage::Nearest(name, names));
   } catch (const ullage::Error& error) {
     return ullage::cli::PrintError(error, json);
   } catch (const std::bad_alloc&) {

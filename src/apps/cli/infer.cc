@@ -1,0 +1,87 @@
+/// ullage infer: a graph once, or a batch of them.
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "apps/cli/common.h"
+#include "apps/cli/graph_session.h"
+#include "core/error.h"
+
+namespace ullage::cli {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+void InferOnce(const std::string& model, const std::string& inputs_dir, const std::string& outputs_dir,
+               const ModelOptions& options, const std::vector<std::string>& fetch) {
+  const llm::ModelSource source = llm::FindModel(model, options.variant, false);
+  const auto graph = llm::LoadGraph(source, false, options.context, std::nullopt);
+  auto inputs = onnx::ReadInputsFolder(inputs_dir, *graph);
+  const auto outputs = RunGraph(graph, source.name, options, inputs.values, fetch);
+  onnx::WriteOutputsFolder(outputs_dir, inputs.form, outputs);
+}
+
+std::string OneLine(std::string text) {
+  for (char& c : text)
+    if (c == '\n' || c == '\r') c = ' ';
+  return text;
+}
+
+int Batch(const std::string& file, const ModelOptions& options) {
+  std::istringstream lines(ReadFile(file));
+  std::string line;
+  int64_t number = 0;
+  while (std::getline(lines, line)) {
+    if (line.empty()) continue;
+    std::vector<std::string> parts;
+    std::istringstream fields(line);
+    for (std::string part; std::getline(fields, part, '\t');) parts.push_back(part);
+    if (parts.size() != 3)
+      Throw(Code::kUsage, file, ": line ", number + 1, ": expected MODEL, INPUTS and OUTPUTS between tabs");
+    std::string status = "ok", message;
+    Json code = nullptr;
+    const auto failed = [&](Code c, const std::string& text) {
+      status = c == Code::kUnsupported ? "unsupported" : "error";
+      code = CodeName(c);
+      message = OneLine(text);
+    };
+    try {
+      InferOnce(parts[0], parts[1], parts[2], options, {});
+    } catch (const Error& error) {
+      failed(error.code(), error.message());
+    } catch (const std::bad_alloc&) {
+      failed(Code::kDoesNotFit, "the machine has no memory left");
+    } catch (const std::exception& error) {
+      failed(Code::kRuntime, error.what());
+    }
+    std::error_code ignored;
+    std::filesystem::create_directories(parts[2], ignored);
+    std::ofstream(std::filesystem::path(parts[2]) / "status")
+        << status << (message.empty() ? "" : " ") << message << "\n";
+    std::cout << Line({{"case", number}, {"status", status}, {"code", code}, {"message", message}})
+              << std::endl;
+    ++number;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int InferCommand(const std::vector<std::string>& arguments) {
+  const Args args(arguments,
+                  ModelFlags({"--inputs", "--outputs", "--batch", "--fetch", "--shape", "--profile-csv"}),
+                  ModelSwitches());
+  const ModelOptions options = ReadModelOptions(args);
+  if (args.Has("--profile-csv")) throw Error(Code::kUnsupported, "--profile-csv is not built");
+  if (const auto batch = args.Value("--batch")) return Batch(*batch, options);
+  const auto inputs = args.Value("--inputs"), outputs = args.Value("--outputs");
+  if (!inputs || !outputs) throw Error(Code::kUsage, "infer needs --inputs DIR and --outputs DIR");
+  InferOnce(args.Model(), *inputs, *outputs, options, args.Values("--fetch"));
+  if (options.json) std::cout << Line({{"status", "ok"}}) << "\n";
+  return 0;
+}
+
+}  // namespace ullage::cli
