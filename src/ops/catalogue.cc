@@ -74,7 +74,13 @@ void ApplyRule(ShapeContext& c) {
     if (!c.has(i)) c.Fail("input ", i, " is missing; expected at least ", op->min_inputs);
   if (c.output_count() > op->max_outputs && op->max_outputs >= 0)
     c.Fail(c.output_count(), " outputs, expected at most ", op->max_outputs);
-  op->rule(c);
+  try {
+    op->rule(c);
+  } catch (const Error& e) {
+    const std::string_view message = e.what();
+    if (message.starts_with("node ") || message.starts_with("graph ")) throw;
+    Throw(e.code(), "node ", node.name, " (", node.OpName(), "): ", message);
+  }
 }
 
 int ShapeContext::Axis(int64_t axis, int rank) const {

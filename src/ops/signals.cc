@@ -9,9 +9,7 @@ void Window(ShapeContext& c) {
   DType type = DTypeFromOnnx(static_cast<int32_t>(c.node().Int("output_datatype", 1)));
   if (type == DType::kUndefined) c.Fail("attribute output_datatype names no type");
   const Bound size = ScalarValue(c, 0);
-  c.Set(0, type,
-        BoundedShape::OfDims(
-            {size.lower < 0 && !size.exact() ? Bound::Between(0, size.upper) : CheckedDim(c, size)}));
+  c.Set(0, type, BoundedShape::OfDims({CheckedDim(c, size)}));
 }
 
 // input [.., n, .., 1 or 2], dft_length?, axis? (input from version 20)
@@ -29,8 +27,7 @@ void Dft(ShapeContext& c) {
   const bool half = c.node().Int("onesided", 0) != 0, inverse = c.node().Int("inverse", 0) != 0;
   out[out.rank - 1] = Bound::Exactly(half && inverse ? 1 : 2);
   const auto length = [&](const Bound& dim) {
-    Bound n = c.has(1) ? ScalarValue(c, 1) : dim;
-    if (n.lower < 0) n = Bound::Between(0, n.upper);
+    const Bound n = CheckedDim(c, c.has(1) ? ScalarValue(c, 1) : dim);
     if (!half) return n;
     if (inverse) return c.has(1) ? n : c.math().Mul(c.math().Sub(dim, Bound::Exactly(1)), Bound::Exactly(2));
     return c.math().Add(c.math().FloorDiv(n, 2), Bound::Exactly(1));
@@ -58,7 +55,7 @@ void Stft(ShapeContext& c) {
   const Bound step = ScalarValue(c, 1);
   Bound frame = c.has(3) ? ScalarValue(c, 3) : Bound();
   if (!c.has(3) && c.has(2) && c.shape(2).rank == 1) frame = c.shape(2)[0];
-  if (frame.lower < 0) frame = Bound::Between(0, frame.upper);
+  frame = CheckedDim(c, frame);
   out[2] = c.node().Int("onesided", 1) != 0 ? math.Add(math.FloorDiv(frame, 2), Bound::Exactly(1)) : frame;
   const Bound room = math.Sub(signal, frame);
   if (step.exact()) {
@@ -73,11 +70,8 @@ void Stft(ShapeContext& c) {
 // num_mel_bins, dft_length, sample_rate, lower, upper -> [dft_length / 2 + 1, bins]
 void MelWeightMatrix(ShapeContext& c) {
   DType type = DTypeFromOnnx(static_cast<int32_t>(c.node().Int("output_datatype", 1)));
-  const Bound bins = ScalarValue(c, 0), dft = ScalarValue(c, 1);
-  const auto positive = [](const Bound& b) { return b.lower < 0 ? Bound::Between(0, b.upper) : b; };
-  c.Set(0, type,
-        BoundedShape::OfDims(
-            {c.math().Add(c.math().FloorDiv(positive(dft), 2), Bound::Exactly(1)), positive(bins)}));
+  const Bound bins = CheckedDim(c, ScalarValue(c, 0)), dft = CheckedDim(c, ScalarValue(c, 1));
+  c.Set(0, type, BoundedShape::OfDims({c.math().Add(c.math().FloorDiv(dft, 2), Bound::Exactly(1)), bins}));
 }
 
 }  // namespace
