@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "providers/cpu/dense/attention_internal.h"
+#include "providers/cpu/dense/tasks.h"
 
 namespace ullage::dense {
 namespace {
@@ -34,8 +35,14 @@ void Decode(ThreadTeam& team, const AttentionArgs& a, void* scratch) {
   float* workers = static_cast<float*>(scratch) + CounterFloats(a);
   float* partials = workers + team.size() * l.worker;
   std::fill_n(counters, a.batch * a.kv_heads, 0);
+  int64_t keys = 0;
+  for (int64_t b = 0; b < a.batch; ++b) {
+    const KeyRange seen = VisibleKeys(a, b, 0);
+    keys += seen.end - seen.begin;
+  }
   const int64_t blocks = std::max<int64_t>(1, l.blocks);
-  team.Run(a.batch * a.kv_heads * blocks, [&](int64_t task, int worker) {
+  const int64_t work = keys * a.q_heads * (a.head_size + a.v_head_size);
+  RunTasks(team, a.batch * a.kv_heads * blocks, work, [&](int64_t task, int worker) {
     const int64_t pair = task / blocks;
     DecodeTask t;
     t.args = &a;

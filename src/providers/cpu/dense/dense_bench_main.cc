@@ -1,6 +1,7 @@
 // Speed of the dense kernels beside what the machine can do, measured in the same run: multiply-add peak and
 // read bandwidth. Usage: dense_bench [threads...] (default 1 and 2).
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -122,32 +123,35 @@ void FillRandom(void* data, int64_t n, DType dtype, uint32_t seed) {
 double PeakFlops(ThreadTeam& team) {
   float sinks[64] = {};
   double flops = 0;
-  const double s = Best(team, [&] {
-    double done[64];
-    team.Run(team.size(), [&](int64_t task, int) {
-      sinks[task] = 1;
-      done[task] = HWY_DYNAMIC_DISPATCH(Peak)(2000000, &sinks[task]);
-    });
-    flops = 0;
-    for (int i = 0; i < team.size(); ++i) flops += done[i];
-  });
+  const double s = Best(
+      team,
+      [&] {
+        double done[64];
+        team.Run(team.size(), [&](int64_t task, int) {
+          sinks[task] = 1;
+          done[task] = HWY_DYNAMIC_DISPATCH(Peak)(20000, &sinks[task]);
+        });
+        flops = 0;
+        for (int i = 0; i < team.size(); ++i) flops += done[i];
+      },
+      0.05);
   return flops / s;
 }
 
 double ReadBandwidth(ThreadTeam& team) {
-  const size_t bytes = size_t{512} << 20;
-  AlignedBytes memory(bytes);
+  static const AlignedBytes memory(size_t{256} << 20);
   const size_t chunk = size_t{1} << 20;
-  volatile uint32_t sink = 0;
-  const double s = Best(team, [&] {
-    team.Run(static_cast<int64_t>(bytes / chunk), [&](int64_t task, int) {
-      sink = HWY_DYNAMIC_DISPATCH(ReadAll)(
-          reinterpret_cast<const uint32_t*>(static_cast<const std::byte*>(memory.data) +
-                                            task * static_cast<int64_t>(chunk)),
-          chunk);
-    });
-  });
-  return static_cast<double>(bytes) / s;
+  std::atomic<uint32_t> sink{0};
+  const double s = Best(
+      team,
+      [&] {
+        team.Run(static_cast<int64_t>(memory.size / chunk), [&](int64_t task, int) {
+          const auto* start = static_cast<const std::byte*>(memory.data) + static_cast<size_t>(task) * chunk;
+          sink.fetch_add(HWY_DYNAMIC_DISPATCH(ReadAll)(reinterpret_cast<const uint32_t*>(start), chunk));
+        });
+      },
+      0.1);
+  return static_cast<double>(memory.size) / s;
 }
 
 void BenchGemm(ThreadTeam& team, int64_t m, int64_t n, int64_t k, DType weights, double peak,
@@ -183,6 +187,7 @@ void BenchGemm(ThreadTeam& team, int64_t m, int64_t n, int64_t k, DType weights,
              }
            }) /
       static_cast<double>(copies);
+  const double peak = PeakFlops(team), bandwidth = ReadBandwidth(team);
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / s;
   const double bytes = static_cast<double>(one) / s;
   std::printf(
@@ -194,7 +199,7 @@ void BenchGemm(ThreadTeam& team, int64_t m, int64_t n, int64_t k, DType weights,
 
 /// One layer's attention of SmolLM2-135M (9 query heads, 3 key heads of 64), `layers` caches one after the
 /// other.
-void BenchAttention(ThreadTeam& team, int64_t seq, int64_t depth, DType kv, double peak, double bandwidth) {
+void BenchAttention(ThreadTeam& team, int64_t seq, int64_t depth, DType kv) {
   constexpr int64_t kHeads = 9, kKvHeads = 3, kSize = 64;
   const int64_t layers = seq == 1 ? 30 : 1, cache = kKvHeads * depth * kSize;
   AlignedBytes k(static_cast<size_t>(layers * cache) * ElementBytes(kv)), v(k.size);
@@ -225,6 +230,7 @@ void BenchAttention(ThreadTeam& team, int64_t seq, int64_t depth, DType kv, doub
       Attention(team, a, scratch.data);
     }
   });
+  const double peak = PeakFlops(team), bandwidth = ReadBandwidth(team);
   const std::string type(NameOf(kv));
   if (seq == 1) {
     const double rate = static_cast<double>(k.size + v.size) / s;
@@ -247,20 +253,21 @@ int Main(int argc, char** argv) {
   if (counts.empty()) counts = {1, 2};
   for (const int threads : counts) {
     ThreadTeam team(std::min(threads, 64));
-    const double peak = PeakFlops(team), bandwidth = ReadBandwidth(team);
-    std::printf("%d thread(s): peak %.1f Gflop/s, read %.1f GB/s\n", threads, peak * 1e-9, bandwidth * 1e-9);
+    std::printf(
+        "%d thread(s): peak %.1f Gflop/s, read %.1f GB/s; both are measured again beside every line\n",
+        threads, PeakFlops(team) * 1e-9, ReadBandwidth(team) * 1e-9);
     for (const DType kv : {DType::kFloat, DType::kFloat16, DType::kBFloat16}) {
-      BenchAttention(team, 1, 32, kv, peak, bandwidth);
-      BenchAttention(team, 1, 1024, kv, peak, bandwidth);
-      BenchAttention(team, 1, 4096, kv, peak, bandwidth);
-      BenchAttention(team, 128, 128, kv, peak, bandwidth);
-      BenchAttention(team, 512, 512, kv, peak, bandwidth);
-      BenchAttention(team, 512, 2048, kv, peak, bandwidth);
+      BenchAttention(team, 1, 32, kv);
+      BenchAttention(team, 1, 1024, kv);
+      BenchAttention(team, 1, 4096, kv);
+      BenchAttention(team, 128, 128, kv);
+      BenchAttention(team, 512, 512, kv);
+      BenchAttention(team, 512, 2048, kv);
     }
     for (const DType w : {DType::kFloat, DType::kFloat16, DType::kBFloat16}) {
-      for (const int64_t m : {1, 4, 16, 96, 512}) BenchGemm(team, m, 1536, 576, w, peak, bandwidth);
-      BenchGemm(team, 96, 576, 1536, w, peak, bandwidth);
-      BenchGemm(team, 96, 256, 256, w, peak, bandwidth);
+      for (const int64_t m : {1, 4, 16, 96, 512}) BenchGemm(team, m, 1536, 576, w);
+      BenchGemm(team, 96, 576, 1536, w);
+      BenchGemm(team, 96, 256, 256, w);
     }
   }
   return 0;

@@ -5,6 +5,7 @@
 
 #include "core/checked.h"
 #include "providers/cpu/dense/gemm_tile.h"
+#include "providers/cpu/dense/tasks.h"
 
 namespace ullage::dense {
 namespace {
@@ -110,33 +111,36 @@ void Gemm(ThreadTeam& team, const GemmArgs& g, void* scratch) {
   const int64_t cols = ColumnsPerTask(g.n, row_tiles * batches, team.size());
   const int64_t col_tiles = CeilDiv(g.n, cols);
   const size_t b_matrix = g.b_packed ? PackedBBytes(g.n, g.k, g.b.dtype) : b_bytes;
-  team.Run(batches * row_tiles * col_tiles, [&](int64_t task, int worker) {
-    int64_t batch = task / (row_tiles * col_tiles);
-    const int64_t tile =
-        task % (row_tiles * col_tiles);  // the row tiles that share columns of B follow each other
-    TileTask t;
-    t.args = &g;
-    t.m0 = tile % row_tiles * kTileRows;
-    t.m1 = std::min(g.m, t.m0 + kTileRows);
-    t.n0 = tile / row_tiles * cols;
-    t.n1 = std::min(g.n, t.n0 + cols);
-    int64_t a = 0, b = 0, c = 0;
-    for (int i = g.batch_rank - 1; i >= 0; --i) {
-      const int64_t index = batch % g.batch_dims[i];
-      batch /= g.batch_dims[i];
-      a += index * g.a_batch_strides[i];
-      b += index * g.b_batch_strides[i];
-      c += index * g.c_batch_strides[i];
-    }
-    t.a = static_cast<const std::byte*>(g.a.data) + a * static_cast<int64_t>(a_bytes);
-    t.b = static_cast<const std::byte*>(g.b.data) + b * static_cast<int64_t>(b_matrix);
-    t.c = static_cast<std::byte*>(g.c.data) + c * static_cast<int64_t>(c_bytes);
-    t.bias = g.bias.data;
-    t.scratch.a = static_cast<float*>(scratch) + worker * floats.total();
-    t.scratch.b = t.scratch.a + floats.a;
-    t.scratch.c = t.scratch.b + floats.b;
-    RunGemmTile(t);
-  });
+  const double work = static_cast<double>(batches) * static_cast<double>(g.m) * static_cast<double>(g.n) *
+                      static_cast<double>(g.k);
+  RunTasks(team, batches * row_tiles * col_tiles, static_cast<int64_t>(std::min(work, 1e9)),
+           [&](int64_t task, int worker) {
+             int64_t batch = task / (row_tiles * col_tiles);
+             const int64_t tile =
+                 task % (row_tiles * col_tiles);  // the row tiles that share columns of B follow each other
+             TileTask t;
+             t.args = &g;
+             t.m0 = tile % row_tiles * kTileRows;
+             t.m1 = std::min(g.m, t.m0 + kTileRows);
+             t.n0 = tile / row_tiles * cols;
+             t.n1 = std::min(g.n, t.n0 + cols);
+             int64_t a = 0, b = 0, c = 0;
+             for (int i = g.batch_rank - 1; i >= 0; --i) {
+               const int64_t index = batch % g.batch_dims[i];
+               batch /= g.batch_dims[i];
+               a += index * g.a_batch_strides[i];
+               b += index * g.b_batch_strides[i];
+               c += index * g.c_batch_strides[i];
+             }
+             t.a = static_cast<const std::byte*>(g.a.data) + a * static_cast<int64_t>(a_bytes);
+             t.b = static_cast<const std::byte*>(g.b.data) + b * static_cast<int64_t>(b_matrix);
+             t.c = static_cast<std::byte*>(g.c.data) + c * static_cast<int64_t>(c_bytes);
+             t.bias = g.bias.data;
+             t.scratch.a = static_cast<float*>(scratch) + worker * floats.total();
+             t.scratch.b = t.scratch.a + floats.a;
+             t.scratch.c = t.scratch.b + floats.b;
+             RunGemmTile(t);
+           });
 }
 
 }  // namespace ullage::dense

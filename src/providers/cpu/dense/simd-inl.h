@@ -10,6 +10,7 @@
 #define ULLAGE_DENSE_SIMD_INL_H_
 #endif
 
+#include <cmath>
 #include <cstring>
 
 #include "core/half.h"
@@ -271,12 +272,23 @@ HWY_INLINE VF Tanh(VF x) {
 }
 
 HWY_INLINE VF Sigmoid(VF x) {
-  return hn::Div(Set(1.0f), hn::Add(Set(1.0f), Exp(hn::Neg(x))));
+  const VF one = Set(1.0f), e = Exp(hn::Neg(hn::Abs(x)));
+  return hn::Div(hn::IfThenElse(hn::Lt(x, Zero()), e, one), hn::Add(one, e));
 }
 
-/// erfc(z) for z >= 0 with a small relative error: e^(-z^2) times a fit of erfcx in t = 1 / (1 + 0.4 z).
-HWY_INLINE VF ErfcPositive(VF z) {
-  z = MinKeepNaN(Set(10.4f), z);
+/// x * x - square without rounding, where square is the rounded x * x.
+HWY_INLINE VF SquareRest(VF x, VF square) {
+#if HWY_TARGET == HWY_SCALAR
+  const float v = hn::GetLane(x);  // its MulSub rounds twice
+  return Set(std::fma(v, v, -hn::GetLane(square)));
+#else
+  return hn::MulSub(x, x, square);
+#endif
+}
+
+/// erfc(z) for z in [0, 10.4] with a small relative error: a fit of erfcx in t = 1 / (1 + 0.4 z), times
+/// e^-(z^2), where z^2 is given as square + rest, since its rounding would be multiplied by it.
+HWY_INLINE VF ErfcPositive(VF z, VF square, VF rest) {
   const VF t = hn::Div(Set(1.0f), hn::MulAdd(z, Set(0.4f), Set(1.0f)));
   const VF s = hn::MulAdd(t, Set(2.0f), Set(-1.0f));
   VF p = hn::MulAdd(Set(-5.5930545e-05f), s, Set(0.00024982801f));
@@ -288,8 +300,6 @@ HWY_INLINE VF ErfcPositive(VF z) {
   p = hn::MulAdd(p, s, Set(0.18156567f));
   p = hn::MulAdd(p, s, Set(0.3218607f));
   p = hn::MulAdd(p, s, Set(0.42161274f));
-  const VF square = hn::Mul(z, z);
-  const VF rest = hn::MulSub(z, z, square);  // what rounding took from the square
   const VF e = Exp(hn::Neg(square));
   return hn::Mul(hn::Mul(t, p), hn::NegMulAdd(e, rest, e));
 }
@@ -303,20 +313,37 @@ HWY_INLINE VF Erf(VF x) {
   p = hn::MulAdd(p, y, Set(0.11283585f));
   p = hn::MulAdd(p, y, Set(-0.37612626f));
   p = hn::MulAdd(p, y, Set(1.1283791f));
-  const VF large = hn::CopySign(hn::Sub(Set(1.0f), ErfcPositive(a)), x);
+  const VF z = MinKeepNaN(Set(10.4f), a), square = hn::Mul(z, z);
+  const VF tail = ErfcPositive(z, square, SquareRest(z, square));
+  const VF large = hn::CopySign(hn::Sub(Set(1.0f), tail), x);
   return hn::IfThenElse(hn::Gt(a, Set(1.0f)), large, hn::Mul(x, p));
 }
 
 HWY_INLINE VF GeluErf(VF x) {
-  const VF c = ErfcPositive(hn::Mul(hn::Abs(x), Set(0.70710678f)));  // twice the tail probability of |x|
+  const VF a = MinKeepNaN(Set(14.7f), hn::Abs(x)), half = Set(0.5f);
+  const VF square = hn::Mul(a, a), rest = SquareRest(a, square);
+  // twice the tail probability of |x|
+  const VF c = ErfcPositive(hn::Mul(a, Set(0.70710678f)), hn::Mul(half, square), hn::Mul(half, rest));
   const VF phi = hn::IfThenElse(hn::Lt(x, Zero()), c, hn::Sub(Set(2.0f), c));
-  return hn::Mul(hn::Mul(x, Set(0.5f)), phi);
+  return hn::Mul(hn::Mul(x, half), phi);
 }
 
 HWY_INLINE VF GeluTanh(VF x) {
   const VF cube = hn::MulAdd(hn::Mul(x, x), Set(0.044715f), Set(1.0f));
   // x/2 (1 + tanh u) = x / (1 + e^-2u), without the cancellation of 1 + tanh near -1
   return hn::Mul(x, Sigmoid(hn::Mul(hn::Mul(x, Set(1.5957691f)), cube)));
+}
+
+/// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|); the logarithm as 2 atanh(t / (2 + t)).
+HWY_INLINE VF Softplus(VF x) {
+  const VF t = Exp(hn::Neg(hn::Abs(x)));
+  const VF s = hn::Div(t, hn::Add(t, Set(2.0f)));
+  const VF y = hn::Mul(s, s);
+  VF p = hn::MulAdd(Set(0.28177723f), y, Set(0.27960756f));  // 2 atanh(s) / s on (0, 1/3], error 4e-9
+  p = hn::MulAdd(p, y, Set(0.40024897f));
+  p = hn::MulAdd(p, y, Set(0.66666317f));
+  p = hn::MulAdd(p, y, Set(2.0f));
+  return hn::MulAdd(s, p, MaxKeepNaN(Zero(), x));
 }
 
 /// out[j * pitch + i] = row i, element j, of four rows of four elements.
