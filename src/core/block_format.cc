@@ -1,6 +1,7 @@
 #include "core/block_format.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "core/checked.h"
@@ -11,6 +12,8 @@
 
 namespace ullage {
 namespace {
+
+static_assert(std::endian::native == std::endian::little, "files are read in place");
 
 constexpr int64_t kStep = 256;  // elements that DequantizeRow decodes at a time
 
@@ -71,20 +74,20 @@ void DequantizeGgufRow(const BlockWeightView& view, int64_t n, float* out) {
 }
 
 void DequantizeScaledRow(const BlockWeightView& view, int64_t n, float* out) {
-  const int64_t block_size = view.format.BlockSize(view.k);
+  const ScaledReader reader(view);
+  const int64_t block_size = reader.block_size();
   uint8_t codes[kStep];
   for (int64_t k = 0; k < view.k;) {
-    const int64_t block_end = (k / block_size + 1) * block_size;
-    const int64_t count = std::min({kStep, view.k - k, block_end - k});
-    ScaledCodes(view, n, k, count, codes);
+    const int64_t b = k / block_size;
+    const int64_t count = std::min({kStep, view.k - k, (b + 1) * block_size - k});
+    reader.Codes(n, k, count, codes);
     if (view.g_idx.empty()) {
-      const int64_t b = k / block_size;
-      const float s = ScaleOf(view, n, b), z = ZeroPointOf(view, n, b);
+      const float s = reader.Scale(n, b), z = reader.Zero(n, b);
       for (int64_t i = 0; i < count; ++i) out[k + i] = (static_cast<float>(codes[i]) - z) * s;
     } else {
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t b = BlockOf(view, k + i);
-        out[k + i] = (static_cast<float>(codes[i]) - ZeroPointOf(view, n, b)) * ScaleOf(view, n, b);
+        const int64_t g = reader.BlockOf(k + i);
+        out[k + i] = (static_cast<float>(codes[i]) - reader.Zero(n, g)) * reader.Scale(n, g);
       }
     }
     k += count;
@@ -215,11 +218,12 @@ void CheckView(const BlockWeightView& view) {
     Throw(Code::kUnsupported, "group index with a weight stored as ", f.Name(),
           ", expected MatMulNBits storage");
   CheckSize("group index", view, view.g_idx.size(), CheckedMul<size_t>(static_cast<size_t>(view.k), 4));
-  const int64_t blocks = f.Blocks(view.k);
+  const ScaledReader reader(view);
   for (int64_t k = 0; k < view.k; ++k) {
-    const int64_t b = BlockOf(view, k);
-    if (b < 0 || b >= blocks)
-      Throw(Code::kInvalidModel, "group index of element ", k, " is ", b, ", expected 0 to ", blocks - 1);
+    const int64_t b = reader.BlockOf(k);
+    if (b < 0 || b >= reader.blocks())
+      Throw(Code::kInvalidModel, "group index of element ", k, " is ", b, ", expected 0 to ",
+            reader.blocks() - 1);
   }
 }
 

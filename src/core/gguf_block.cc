@@ -23,15 +23,43 @@ uint32_t Load32(const std::byte* p) {
   return v;
 }
 
-void LowThenHighNibbles(const uint8_t* src, int bytes, uint8_t* out) {
-  for (int i = 0; i < bytes; ++i) {
-    out[i] = src[i] & 15;
-    out[i + bytes] = static_cast<uint8_t>(src[i] >> 4);
+// Eight bytes at a time.
+constexpr uint64_t kEachByte = 0x0101010101010101;
+
+uint64_t Load64(const uint8_t* p) {
+  uint64_t v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+void Store64(uint8_t* p, uint64_t v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+template <int kBytes>
+void LowThenHighNibbles(const uint8_t* src, uint8_t* out) {
+  for (int i = 0; i < kBytes; i += 8) {
+    const uint64_t v = Load64(src + i);
+    Store64(out + i, v & (kEachByte * 15));
+    Store64(out + i + kBytes, (v >> 4) & (kEachByte * 15));
   }
 }
 
+// Sets bit 4 of the codes whose bit in `high` is set.
 void AddHighBits(uint32_t high, uint8_t* codes) {
-  for (int i = 0; i < 32; ++i) codes[i] = static_cast<uint8_t>(codes[i] | (high >> i & 1) << 4);
+  constexpr uint64_t kDiagonal = 0x8040201008040201;
+  for (int i = 0; i < 32; i += 8) {
+    const uint64_t picked = ((high >> i & 255) * kEachByte) & kDiagonal;
+    const uint64_t bits = ((picked + kEachByte * 127) & (kEachByte * 128)) >> 3;
+    Store64(codes + i, Load64(codes + i) | bits);
+  }
+}
+
+// Puts field j of `width` bits of 32 bytes at bit `to` of 32 codes.
+void AddFields(const uint8_t* fields, int j, int width, int to, uint8_t* codes) {
+  const uint64_t mask = kEachByte * ((1u << width) - 1);
+  for (int i = 0; i < 32; i += 8)
+    Store64(codes + i, Load64(codes + i) | (Load64(fields + i) >> (j * width) & mask) << to);
 }
 
 // The eight 6-bit scales and minima of Q4_K and Q5_K.
@@ -46,36 +74,28 @@ void ScalesOfK4(const uint8_t* q, GgufScales* s) {
 
 // The 2-bit fields of Q2_K and Q3_K: each half of 128 elements lies in 32 bytes.
 void TwoBitFields(const uint8_t* qs, uint8_t* codes) {
-  for (int half = 0; half < 2; ++half)
-    for (int j = 0; j < 4; ++j)
-      for (int l = 0; l < 32; ++l)
-        codes[half * 128 + j * 32 + l] = static_cast<uint8_t>(qs[half * 32 + l] >> (2 * j) & 3);
+  std::memset(codes, 0, 256);
+  for (int j = 0; j < 8; ++j) AddFields(qs + j / 4 * 32, j % 4, 2, 0, codes + j * 32);
 }
 
 void CodesOfQ3K(const uint8_t* block, uint8_t* codes) {
   TwoBitFields(block + 32, codes);
-  for (int j = 0; j < 8; ++j)
-    for (int l = 0; l < 32; ++l)
-      codes[j * 32 + l] = static_cast<uint8_t>(codes[j * 32 + l] | (block[l] >> j & 1) << 2);
+  for (int j = 0; j < 8; ++j) AddFields(block, j, 1, 2, codes + j * 32);
+}
+
+void CodesOfQ4K(const uint8_t* nibbles, uint8_t* codes) {
+  for (int pair = 0; pair < 4; ++pair) LowThenHighNibbles<32>(nibbles + pair * 32, codes + pair * 64);
 }
 
 void CodesOfQ5K(const uint8_t* block, uint8_t* codes) {
-  const uint8_t* high = block + 16;
-  for (int pair = 0; pair < 4; ++pair) LowThenHighNibbles(block + 48 + pair * 32, 32, codes + pair * 64);
-  for (int j = 0; j < 8; ++j)
-    for (int l = 0; l < 32; ++l)
-      codes[j * 32 + l] = static_cast<uint8_t>(codes[j * 32 + l] | (high[l] >> j & 1) << 4);
+  CodesOfQ4K(block + 48, codes);
+  for (int j = 0; j < 8; ++j) AddFields(block + 16, j, 1, 4, codes + j * 32);
 }
 
 void CodesOfQ6K(const uint8_t* block, uint8_t* codes) {
   for (int half = 0; half < 2; ++half) {
-    const uint8_t* low = block + half * 64;
-    const uint8_t* high = block + 128 + half * 32;
-    uint8_t* out = codes + half * 128;
-    LowThenHighNibbles(low, 64, out);
-    for (int j = 0; j < 4; ++j)
-      for (int l = 0; l < 32; ++l)
-        out[j * 32 + l] = static_cast<uint8_t>(out[j * 32 + l] | (high[l] >> (2 * j) & 3) << 4);
+    LowThenHighNibbles<64>(block + half * 64, codes + half * 128);
+    for (int j = 0; j < 4; ++j) AddFields(block + 128 + half * 32, j, 2, 4, codes + half * 128 + j * 32);
   }
 }
 
@@ -196,17 +216,17 @@ void GgufCodesOf(GgufType type, const std::byte* block, uint8_t* codes) {
   switch (type) {
     case GgufType::kQ4_0:
     case GgufType::kIQ4_NL:
-      LowThenHighNibbles(b + 2, 16, codes);
+      LowThenHighNibbles<16>(b + 2, codes);
       break;
     case GgufType::kQ4_1:
-      LowThenHighNibbles(b + 4, 16, codes);
+      LowThenHighNibbles<16>(b + 4, codes);
       break;
     case GgufType::kQ5_0:
-      LowThenHighNibbles(b + 6, 16, codes);
+      LowThenHighNibbles<16>(b + 6, codes);
       AddHighBits(Load32(block + 2), codes);
       break;
     case GgufType::kQ5_1:
-      LowThenHighNibbles(b + 8, 16, codes);
+      LowThenHighNibbles<16>(b + 8, codes);
       AddHighBits(Load32(block + 4), codes);
       break;
     case GgufType::kQ8_0:
@@ -219,7 +239,7 @@ void GgufCodesOf(GgufType type, const std::byte* block, uint8_t* codes) {
       CodesOfQ3K(b, codes);
       break;
     case GgufType::kQ4_K:
-      for (int pair = 0; pair < 4; ++pair) LowThenHighNibbles(b + 16 + pair * 32, 32, codes + pair * 64);
+      CodesOfQ4K(b + 16, codes);
       break;
     case GgufType::kQ5_K:
       CodesOfQ5K(b, codes);
@@ -228,7 +248,7 @@ void GgufCodesOf(GgufType type, const std::byte* block, uint8_t* codes) {
       CodesOfQ6K(b, codes);
       break;
     case GgufType::kIQ4_XS:
-      for (int j = 0; j < 8; ++j) LowThenHighNibbles(b + 8 + j * 16, 16, codes + j * 32);
+      for (int j = 0; j < 8; ++j) LowThenHighNibbles<16>(b + 8 + j * 16, codes + j * 32);
       break;
   }
 }

@@ -12,11 +12,6 @@ const uint8_t* Bytes(std::span<const std::byte> s) {
   return reinterpret_cast<const uint8_t*>(s.data());
 }
 
-int64_t ScaleIndex(const BlockWeightView& view, int64_t n, int64_t b) {
-  if (view.format.per_tensor) return 0;
-  return view.format.kind == BlockKind::kQdqKN ? b * view.n + n : n * view.format.Blocks(view.k) + b;
-}
-
 // Element `index` of integers of `bits` bits packed from the low end.
 int PackedInteger(const uint8_t* data, int64_t index, int bits) {
   const int64_t bit = index * bits;
@@ -34,6 +29,26 @@ float FloatAt(std::span<const std::byte> data, DType dtype, int64_t index) {
   return dtype == DType::kFloat16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
 }
 
+// Eight 4-bit integers to a byte each.
+uint64_t SpreadNibbles(const uint8_t* src) {
+  uint32_t packed;
+  std::memcpy(&packed, src, sizeof packed);
+  uint64_t v = packed;
+  v = (v | v << 16) & 0x0000ffff0000ffff;
+  v = (v | v << 8) & 0x00ff00ff00ff00ff;
+  return (v | v << 4) & 0x0f0f0f0f0f0f0f0f;
+}
+
+// Eight 2-bit integers to a byte each.
+uint64_t SpreadPairs(const uint8_t* src) {
+  uint16_t packed;
+  std::memcpy(&packed, src, sizeof packed);
+  uint64_t v = packed;
+  v = (v | v << 24) & 0x000000ff000000ff;
+  v = (v | v << 12) & 0x000f000f000f000f;
+  return (v | v << 6) & 0x0303030303030303;
+}
+
 // `count` codes that lie one after the other from element `first`; flip: 2^(bits-1) for signed codes, else 0.
 void DenseCodes(const uint8_t* data, int64_t first, int64_t count, int bits, uint8_t flip, uint8_t* codes) {
   if (bits == 8) {
@@ -41,11 +56,13 @@ void DenseCodes(const uint8_t* data, int64_t first, int64_t count, int bits, uin
     return;
   }
   int64_t i = 0;
-  if (bits == 4 && first % 2 == 0) {
-    const uint8_t* src = data + first / 2;
-    for (; i + 1 < count; i += 2) {
-      codes[i] = static_cast<uint8_t>((src[i / 2] & 15) ^ flip);
-      codes[i + 1] = static_cast<uint8_t>((src[i / 2] >> 4) ^ flip);
+  const int64_t per_byte = 8 / bits;
+  if (first % per_byte == 0) {
+    const uint8_t* src = data + first / per_byte;
+    for (; i + 8 <= count; i += 8, src += bits) {
+      const uint64_t spread =
+          (bits == 4 ? SpreadNibbles(src) : SpreadPairs(src)) ^ flip * 0x0101010101010101u;
+      std::memcpy(codes + i, &spread, sizeof spread);
     }
   }
   for (; i < count; ++i) codes[i] = static_cast<uint8_t>(PackedInteger(data, first + i, bits) ^ flip);
@@ -57,78 +74,86 @@ uint8_t FlipOf(const BlockFormat& format) {
 
 }  // namespace
 
-void ScaledCodes(const BlockWeightView& view, int64_t n, int64_t k, int64_t count, uint8_t* codes) {
+ScaledReader::ScaledReader(const BlockWeightView& view) : view_(view) {
   const BlockFormat& f = view.format;
-  const uint8_t* data = Bytes(view.data);
-  const uint8_t flip = FlipOf(f);
-  if (f.kind == BlockKind::kQdqKN) {
-    for (int64_t i = 0; i < count; ++i)
-      codes[i] = static_cast<uint8_t>(PackedInteger(data, (k + i) * view.n + n, f.bits) ^ flip);
-    return;
-  }
-  const int64_t row = f.kind == BlockKind::kNBits ? f.Blocks(view.k) * f.block_size : view.k;
-  DenseCodes(data, n * row + k, count, f.bits, flip, codes);
+  const bool k_first = f.kind == BlockKind::kQdqKN;
+  block_size_ = f.BlockSize(view.k);
+  blocks_ = f.Blocks(view.k);
+  row_elements_ = f.kind == BlockKind::kNBits ? blocks_ * f.block_size : view.k;
+  row_step_ = k_first ? 1 : blocks_;
+  block_step_ = k_first ? view.n : 1;
+  zero_row_bytes_ = CeilDiv<int64_t>(blocks_ * f.bits, 8);
+  flip_ = FlipOf(f);
 }
 
-void ScaledCodeTile(const BlockWeightView& view, int64_t n, int64_t rows, int64_t k, int64_t count,
-                    uint8_t* codes, int64_t pitch) {
-  if (view.format.kind != BlockKind::kQdqKN) {
-    for (int64_t i = 0; i < rows; ++i) ScaledCodes(view, n + i, k, count, codes + i * pitch);
+void ScaledReader::Codes(int64_t n, int64_t k, int64_t count, uint8_t* codes) const {
+  const BlockFormat& f = view_.format;
+  const uint8_t* data = Bytes(view_.data);
+  if (f.kind == BlockKind::kQdqKN) {
+    for (int64_t i = 0; i < count; ++i)
+      codes[i] = static_cast<uint8_t>(PackedInteger(data, (k + i) * view_.n + n, f.bits) ^ flip_);
     return;
   }
-  const uint8_t* data = Bytes(view.data);
-  const uint8_t flip = FlipOf(view.format);
-  uint8_t line[64];
-  for (int64_t first = 0; first < rows; first += 64) {
-    const int64_t width = rows - first < 64 ? rows - first : 64;
+  DenseCodes(data, n * row_elements_ + k, count, f.bits, flip_, codes);
+}
+
+void ScaledReader::CodeTile(int64_t n, int64_t rows, int64_t k, int64_t count, uint8_t* codes,
+                            int64_t pitch) const {
+  if (view_.format.kind != BlockKind::kQdqKN) {
+    for (int64_t i = 0; i < rows; ++i) Codes(n + i, k, count, codes + i * pitch);
+    return;
+  }
+  constexpr int64_t kLine = 128;
+  uint8_t line[kLine];
+  for (int64_t first = 0; first < rows; first += kLine) {
+    const int64_t width = rows - first < kLine ? rows - first : kLine;
     for (int64_t i = 0; i < count; ++i) {
-      DenseCodes(data, (k + i) * view.n + n + first, width, view.format.bits, flip, line);
+      DenseCodes(Bytes(view_.data), (k + i) * view_.n + n + first, width, view_.format.bits, flip_, line);
       for (int64_t r = 0; r < width; ++r) codes[(first + r) * pitch + i] = line[r];
     }
   }
 }
 
-float ScaleOf(const BlockWeightView& view, int64_t n, int64_t b) {
-  return FloatAt(view.scales, view.format.scale_dtype, ScaleIndex(view, n, b));
+float ScaledReader::Scale(int64_t n, int64_t b) const {
+  return FloatAt(view_.scales, view_.format.scale_dtype, ScaleIndex(n, b));
 }
 
-uint16_t ScaleBitsOf(const BlockWeightView& view, int64_t n, int64_t b) {
+uint16_t ScaledReader::ScaleBits(int64_t n, int64_t b) const {
   uint16_t bits;
-  std::memcpy(&bits, view.scales.data() + ScaleIndex(view, n, b) * 2, sizeof bits);
+  std::memcpy(&bits, view_.scales.data() + ScaleIndex(n, b) * 2, sizeof bits);
   return bits;
 }
 
-float ZeroPointOf(const BlockWeightView& view, int64_t n, int64_t b) {
-  const BlockFormat& f = view.format;
+float ScaledReader::Zero(int64_t n, int64_t b) const {
+  const BlockFormat& f = view_.format;
   switch (f.zero_point) {
     case ZeroPoint::kZero:
     case ZeroPoint::kMiddle:
       return static_cast<float>(CommonZeroPoint(f));
     case ZeroPoint::kFloat:
-      return FloatAt(view.zero_points, f.scale_dtype, ScaleIndex(view, n, b)) + (f.is_signed ? FlipOf(f) : 0);
+      return FloatAt(view_.zero_points, f.scale_dtype, ScaleIndex(n, b)) + static_cast<float>(flip_);
     case ZeroPoint::kPacked:
       break;
   }
-  const uint8_t* data = Bytes(view.zero_points);
-  int64_t index = ScaleIndex(view, n, b);
+  const uint8_t* data = Bytes(view_.zero_points);
+  int64_t index = ScaleIndex(n, b);
   if (f.zero_point_rows_padded) {
-    const int64_t blocks = f.Blocks(view.k);
-    data += n * CeilDiv<int64_t>(blocks * f.bits, 8);
+    data += n * zero_row_bytes_;
     index = b;
   }
-  return static_cast<float>(PackedInteger(data, index, f.bits) ^ FlipOf(f));
+  return static_cast<float>(PackedInteger(data, index, f.bits) ^ flip_);
+}
+
+int64_t ScaledReader::BlockOf(int64_t k) const {
+  if (view_.g_idx.empty()) return k / block_size_;
+  int32_t block;
+  std::memcpy(&block, view_.g_idx.data() + k * 4, sizeof block);
+  return block;
 }
 
 int CommonZeroPoint(const BlockFormat& format) {
   // Signed codes come shifted by 2^(bits-1), and so does their zero.
   return format.zero_point == ZeroPoint::kMiddle || format.is_signed ? 1 << (format.bits - 1) : 0;
-}
-
-int64_t BlockOf(const BlockWeightView& view, int64_t k) {
-  if (view.g_idx.empty()) return k / view.format.BlockSize(view.k);
-  int32_t block;
-  std::memcpy(&block, view.g_idx.data() + k * 4, sizeof block);
-  return block;
 }
 
 }  // namespace ullage

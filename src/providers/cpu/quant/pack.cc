@@ -126,32 +126,31 @@ void PackGgufGroup(const BlockWeightView& view, const PackedLayout& l, int64_t n
 }
 
 // The power of two that brings the largest scale of a row to [2^14, 2^15).
-float RowFactor(const BlockWeightView& view, int64_t n, int64_t blocks) {
+float RowFactor(const ScaledReader& reader, int64_t n) {
   float largest = 0;
-  for (int64_t b = 0; b < blocks; ++b) {
-    const float s = std::fabs(ScaleOf(view, n, b));
+  for (int64_t b = 0; b < reader.blocks(); ++b) {
+    const float s = std::fabs(reader.Scale(n, b));
     if (!std::isfinite(s)) return 1;
     largest = std::max(largest, s);
   }
   return largest == 0 ? 1.0f : std::ldexp(1.0f, std::max(std::ilogb(largest) - 14, -126));
 }
 
-void PackScales(const BlockWeightView& view, const PackedLayout& l, int64_t n0, int rows, uint8_t* group) {
+void PackScales(const ScaledReader& reader, const PackedLayout& l, int64_t n0, int rows, uint8_t* group) {
   const GroupParts parts = PartsOf(l);
-  const int64_t blocks = view.format.Blocks(view.k);
   for (int r = 0; r < rows; ++r) {
     const int64_t n = n0 + r;
     float factor = 1;
     if (l.scale_form == ScaleForm::kFloat16Row) {
-      factor = RowFactor(view, n, blocks);
+      factor = RowFactor(reader, n);
       Put(group, 0, r, factor);
     }
-    for (int64_t b = 0; b < blocks; ++b) {
-      float scale = ScaleOf(view, n, b);
+    for (int64_t b = 0; b < reader.blocks(); ++b) {
+      float scale = reader.Scale(n, b);
       switch (l.scale_form) {
         case ScaleForm::kFloat16:
         case ScaleForm::kBFloat16:
-          Put(group + parts.scale, b, r, ScaleBitsOf(view, n, b));
+          Put(group + parts.scale, b, r, reader.ScaleBits(n, b));
           break;
         case ScaleForm::kFloat16Row: {
           const uint16_t half = FloatToHalf(scale / factor);
@@ -164,28 +163,28 @@ void PackScales(const BlockWeightView& view, const PackedLayout& l, int64_t n0, 
           break;
       }
       if (l.min_form == MinForm::kZeroPoint) {
-        Put(group + parts.min, b, r, static_cast<uint8_t>(ZeroPointOf(view, n, b)));
+        Put(group + parts.min, b, r, static_cast<uint8_t>(reader.Zero(n, b)));
       } else if (l.min_form == MinForm::kFloat32) {
         // From the scale as stored, so that code - zero point cancels as in the source.
-        Put(group + parts.min, b, r, -ZeroPointOf(view, n, b) * scale);
+        Put(group + parts.min, b, r, -reader.Zero(n, b) * scale);
       }
     }
   }
 }
 
-void PackScaledGroups(const BlockWeightView& view, const PackedLayout& l, int64_t first, int64_t last,
+void PackScaledGroups(const ScaledReader& reader, const PackedLayout& l, int64_t first, int64_t last,
                       uint8_t* base) {
   const size_t code_offset = PartsOf(l).code;
   for (int64_t g = first; g < last; ++g) {
     const int rows = static_cast<int>(std::min(kGroupRows, l.n - g * kGroupRows));
-    PackScales(view, l, g * kGroupRows, rows, base + static_cast<size_t>(g) * l.group_bytes);
+    PackScales(reader, l, g * kGroupRows, rows, base + static_cast<size_t>(g) * l.group_bytes);
   }
   const int64_t rows = std::min(last * kGroupRows, l.n) - first * kGroupRows;
   uint8_t codes[kTileGroups * kGroupRows * kBlock] = {};
   for (int64_t b = 0; b < l.blocks; ++b) {
     const int64_t count = std::min(kBlock, l.k - b * kBlock);
     if (count < kBlock) std::memset(codes, 0, sizeof codes);
-    ScaledCodeTile(view, first * kGroupRows, rows, b * kBlock, count, codes, kBlock);
+    reader.CodeTile(first * kGroupRows, rows, b * kBlock, count, codes, kBlock);
     for (int64_t g = first; g < last; ++g)
       InterleaveBlock(l.bits, codes + (g - first) * kGroupRows * kBlock, kBlock,
                       base + static_cast<size_t>(g) * l.group_bytes + code_offset +
@@ -193,9 +192,9 @@ void PackScaledGroups(const BlockWeightView& view, const PackedLayout& l, int64_
   }
 }
 
-void PackIndex(const BlockWeightView& view, const PackedLayout& l, uint8_t* out) {
+void PackIndex(const ScaledReader& reader, const PackedLayout& l, uint8_t* out) {
   for (int64_t k = 0; k < l.blocks * kBlock; ++k) {
-    const int32_t block = k < l.k ? static_cast<int32_t>(BlockOf(view, k)) : 0;
+    const int32_t block = k < l.k ? static_cast<int32_t>(reader.BlockOf(k)) : 0;
     std::memcpy(out + k * 4, &block, sizeof block);
   }
 }
@@ -208,9 +207,9 @@ void Pack(const BlockWeightView& view, const PackedLayout& l, int64_t first_grou
     Throw(Code::kInvalidModel, "weight [", view.n, ",", view.k, "] ", view.format.Name(),
           " is not what was planned: [", l.n, ",", l.k, "] ", l.source.Name());
   uint8_t* base = static_cast<uint8_t*>(packed);
-  if (l.indexed && first_group == 0) PackIndex(view, l, base);
-  base += l.index_bytes;
   const size_t parts_bytes = l.row_bytes + l.scale_bytes;
+  uint8_t* index = base;
+  base += l.index_bytes;
   for (int64_t g = first_group; g < last_group; ++g)
     std::memset(base + static_cast<size_t>(g) * l.group_bytes, 0, parts_bytes);
   if (view.format.kind == BlockKind::kGguf) {
@@ -220,9 +219,11 @@ void Pack(const BlockWeightView& view, const PackedLayout& l, int64_t first_grou
     }
     return;
   }
+  const ScaledReader reader(view);
+  if (l.indexed && first_group == 0) PackIndex(reader, l, index);
   const int64_t step = view.format.kind == BlockKind::kQdqKN ? kTileGroups : 1;
   for (int64_t g = first_group; g < last_group; g += step)
-    PackScaledGroups(view, l, g, std::min(g + step, last_group), base);
+    PackScaledGroups(reader, l, g, std::min(g + step, last_group), base);
 }
 
 void DequantizePackedRow(const PackedLayout& l, const void* packed, int64_t n, float* out) {

@@ -135,7 +135,10 @@ void Bench(const char* name, const BlockFormat& format, Shape shape, Accuracy ac
   const auto [n, k] = shape;
   const PackedLayout layout = PlanPack(format, n, k, accuracy);
   const std::vector<std::byte> data = RandomBytes(format.DataBytes(n, k));
-  const std::vector<std::byte> scales = RandomBytes(format.ScaleBytes(n, k));
+  std::vector<float> scale_values(format.ScaleBytes(n, k) / 4);
+  for (size_t i = 0; i < scale_values.size(); ++i)
+    scale_values[i] = 0.01f + static_cast<float>(i % 61) * 1e-4f;
+  const std::span<const std::byte> scales = std::as_bytes(std::span(scale_values));
   const BlockWeightView view = {format, n, k, data, scales, {}, {}};
   const size_t step = AlignUp<size_t>(layout.bytes, 64);
   const int64_t copies = static_cast<int64_t>(memory.size() / step);
