@@ -170,7 +170,9 @@ void Propagation::Run(const std::vector<ValueFacts>& inputs, const std::vector<V
 
 }  // namespace
 
-std::vector<ValueFacts> DeclaredInputFacts(const Graph& graph, ops::SymbolTable& table) {
+namespace {
+
+std::vector<ValueFacts> InputFacts(const Graph& graph, ops::SymbolTable& table, bool by_label) {
   std::vector<ValueFacts> facts;
   for (ValueId id : graph.inputs) {
     const graph::Value& v = graph.value(id);
@@ -180,14 +182,26 @@ std::vector<ValueFacts> DeclaredInputFacts(const Graph& graph, ops::SymbolTable&
     if (v.declared) {
       f.shape.rank = 0;
       for (size_t i = 0; i < v.declared->size(); ++i) {
-        const int64_t n = (*v.declared)[i].value;
-        f.shape.push_back(n >= 0 ? Bound::Exactly(n)
-                                 : table.Symbol(v.name + "." + std::to_string(i), 0, ops::kUnbounded));
+        const auto& [number, label] = (*v.declared)[i];
+        const std::string own = v.name + "." + std::to_string(i);
+        f.shape.push_back(number >= 0
+                              ? Bound::Exactly(number)
+                              : table.Symbol(by_label && !label.empty() ? label : own, 0, ops::kUnbounded));
       }
     }
     facts.push_back(std::move(f));
   }
   return facts;
+}
+
+}  // namespace
+
+std::vector<ValueFacts> DeclaredInputFacts(const Graph& graph, ops::SymbolTable& table) {
+  return InputFacts(graph, table, /*by_label=*/false);
+}
+
+std::vector<ValueFacts> LabelledInputFacts(const Graph& graph, ops::SymbolTable& table) {
+  return InputFacts(graph, table, /*by_label=*/true);
 }
 
 GraphFacts Propagate(const Graph& graph, const std::vector<ValueFacts>& inputs,

@@ -25,6 +25,12 @@ struct GraphFacts {
 /// "<input>.<axis>" with [0, unbounded): equal labels do not prove equal sizes.
 std::vector<ops::ValueFacts> DeclaredInputFacts(const graph::Graph& graph, ops::SymbolTable& table);
 
+/// The same, but equal labels are one symbol of that name: for callers that refuse a run in which two such
+/// sizes differ. Without it, sizes that the model means to be equal (batch) may each take their own upper
+/// end, and graphs that reshape by one of them have bounds that grow from layer to layer. Unlabelled
+/// dimensions are as above.
+std::vector<ops::ValueFacts> LabelledInputFacts(const graph::Graph& graph, ops::SymbolTable& table);
+
 /// Runs every rule in topological order. `inputs` are facts in the order of graph.inputs, `captures` in the
 /// order of graph.capture_values (sub-graphs only). Constants get their exact shape, and their contents when
 /// they are small integers whose data are there. The facts of an If's results are the union over its

@@ -146,7 +146,6 @@ void CountUnbounded(const Graph& g, const GraphFacts& facts, Openness& open) {
 TEST(ZooShapes, DeclaredInputsPropagate) {
   const auto models = Models();
   if (models.empty()) GTEST_SKIP() << "no zoo at " << Zoo();
-  // Graphs that must be refused: they use what they do not declare.
   for (const std::string& model : models) {
     SCOPED_TRACE(model);
     const auto graph = Load(model);
@@ -159,6 +158,31 @@ TEST(ZooShapes, DeclaredInputsPropagate) {
         EXPECT_NE(facts.of(id).dtype, DType::kUndefined) << v.name;
         EXPECT_EQ(facts.of(id).dtype, v.dtype) << v.name;
       }
+    } catch (const Error& e) {
+      ADD_FAILURE() << e.what();
+    }
+  }
+}
+
+// With every input dimension bounded, every value of every graph is.
+TEST(ZooShapes, BoundedInputsBoundEverything) {
+  for (const std::string& model : Models()) {
+    SCOPED_TRACE(model);
+    const auto graph = Load(model);
+    SymbolTable table;
+    for (graph::ValueId id : graph->inputs) {
+      const auto& v = graph->value(id);
+      for (size_t i = 0; v.declared && i < v.declared->size(); ++i) {
+        const auto& [number, label] = (*v.declared)[i];
+        const std::string name = label.empty() ? v.name + "." + std::to_string(i) : label;
+        if (number < 0) table.Symbol(name, name.find("past") == 0 && i == 2 ? 0 : 1, 64);
+      }
+    }
+    try {
+      const GraphFacts facts = Propagate(*graph, LabelledInputFacts(*graph, table), {}, table);
+      Openness open;
+      CountUnbounded(*graph, facts, open);
+      EXPECT_EQ(open.unbounded, 0) << "of " << open.values << " values, first " << open.first;
     } catch (const Error& e) {
       ADD_FAILURE() << e.what();
     }
@@ -178,17 +202,18 @@ TEST(ZooShapes, ReferenceShapesAreExact) {
     SymbolTable table;
     try {
       const GraphFacts facts = Propagate(*graph, ExactInputs(*graph, row), {}, table);
-      std::string open;
       for (graph::ValueId id : graph->outputs) {
-        const auto it = row.outputs.find(graph->value(id).name);
+        const std::string& name = graph->value(id).name;
+        const auto it = row.outputs.find(name);
         if (it == row.outputs.end()) continue;
         const BoundedShape& s = facts.of(id).shape;
-        EXPECT_TRUE(s.Contains(it->second))
-            << it->first << " " << s.ToString() << " " << it->second.ToString();
-        exact += s.exact();
-        if (!s.exact()) open += " " + it->first + s.ToString();
+        EXPECT_TRUE(s.Contains(it->second)) << name << " " << s.ToString() << " " << it->second.ToString();
+        // NonZero of a computed tensor is all that only a run can tell.
+        if (row.model != "ts-control-op16/model.onnx" || name != "nz") {
+          EXPECT_TRUE(s.exact()) << name << " " << s.ToString();
+          ++exact;
+        }
       }
-      if (!open.empty()) std::cout << "open: " << row.model << " " << row.name << open << "\n";
       for (size_t i = 0; i < graph->value_count(); ++i) {
         if (graph->value(static_cast<graph::ValueId>(i)).producer == graph::kNone) continue;
         ++values_all;
@@ -198,7 +223,8 @@ TEST(ZooShapes, ReferenceShapesAreExact) {
       ADD_FAILURE() << e.what();
     }
   }
-  std::cout << exact << " outputs exact; " << values_exact << " of " << values_all << " values\n";
+  EXPECT_GT(exact, 600);
+  EXPECT_GE(values_exact, values_all - 2);
 }
 
 // Bounds around the sizes of a reference run must contain every shape of that run, in all values.
@@ -235,9 +261,7 @@ TEST(ZooShapes, BoundsContainTheRun) {
       const GraphFacts bounded = Propagate(*graph, inputs, {}, table);
       Openness open;
       CountUnbounded(*graph, bounded, open);
-      if (open.unbounded > 0)
-        std::cout << "unbounded: " << row.model << " " << row.name << ": " << open.unbounded << " of "
-                  << open.values << " values, first " << open.first << "\n";
+      EXPECT_EQ(open.unbounded, 0) << "of " << open.values << " values, first " << open.first;
       int faults = 0;
       ForBoth(*graph, exact, bounded,
               [&](const Graph& g, graph::ValueId id, const ValueFacts& e, const ValueFacts& b) {
@@ -314,8 +338,9 @@ TEST(ZooShapes, DecoderBoundsAreTight) {
       ForBoth(*graph, e, b, [&](const Graph& g, graph::ValueId id, const ValueFacts& x, const ValueFacts& y) {
         if (!x.shape.exact() || g.value(id).producer == graph::kNone) return;
         const int64_t run = x.shape.ElementsUpper(), most = y.shape.ElementsUpper();
-        // With the largest past the cache and the new tokens fill the context; a shorter past may have at
-        // most as many elements, except for copies of the past alone (kContext rows against kContext - kNew).
+        // With the largest past the cache and the new tokens fill the context; a shorter past may have
+        // at most as many elements, except for copies of the past alone (kContext rows against kContext
+        // - kNew).
         if (static_cast<double>(most) > static_cast<double>(run) * kContext / (kContext - kNew) + 1 &&
             loose++ < 3)
           ADD_FAILURE() << g.value(id).name << ": at most " << most << " elements "
