@@ -68,6 +68,7 @@ struct NameExpr : Expr {
   std::string name;
   NameUse use;
   VarRef ref;
+  bool parameter = false;  ///< what is read is a loop variable, a macro parameter or the like
 };
 struct NsRefExpr : Expr {
   NsRefExpr(std::string n, std::string a, int l)

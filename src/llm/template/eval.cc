@@ -53,8 +53,11 @@ Value Interpreter::Eval(const Expr& e, const ActivationPtr& a) {
 
 Value Interpreter::EvalName(const NameExpr& e, Activation& a) {
   const Value& v = Slot(a, e.ref);
-  if (v.missing()) return rt_.Undefined(StringRepr(e.name) + " is undefined");
-  return v;
+  if (!v.missing()) return v;
+  // A closure that outlived the loop whose variable it reads; jinja2 prints an internal marker then.
+  if (e.parameter && e.ref.hops > 0)
+    Unsupported("the variable '", e.name, "' is used after the block that defines it");
+  return rt_.Undefined(StringRepr(e.name) + " is undefined");
 }
 
 Value Interpreter::EvalUnary(const UnaryExpr& e, const ActivationPtr& a) {

@@ -18,6 +18,12 @@ struct FilteredItems : IteratorObject {
   std::shared_ptr<IteratorObject> source;
 };
 
+/// Filter and call blocks put out nothing but strings.
+void AppendText(Buffer& out, const Value& v) {
+  if (!v.string()) Fail("sequence item: expected str instance, ", TypeName(v), " found");
+  out.Append(Text(v));
+}
+
 /// Counts nested calls for its lifetime.
 struct CallDepth {
   CallDepth(int& d, const RenderOptions& options) : depth(d) {
@@ -313,7 +319,7 @@ Interpreter::Flow Interpreter::FilterBlock(const FilterBlockStmt& s, const Activ
   const Value* around = std::exchange(block_text_, &value);
   const Value filtered = Eval(*s.filter, a);
   block_text_ = around;
-  AppendStr(rt_, out, filtered);
+  AppendText(out, filtered);
   LeaveFrame(s.frame, *a);
   return Flow::kNormal;
 }
@@ -349,7 +355,7 @@ void Interpreter::CallBlock(const CallBlockStmt& s, const ActivationPtr& a, Buff
     return;
   }
   const Value caller = MakeMacro(s.macro, a);
-  AppendStr(rt_, out, EvalCall(*s.call, a, &caller));
+  AppendText(out, EvalCall(*s.call, a, &caller));
 }
 
 Value Interpreter::Call(const MacroObject& object, Args args) {

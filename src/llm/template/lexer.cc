@@ -226,7 +226,8 @@ class Lexer {
       EndTag(CloseTag(marked ? at - 1 : at, "#}"));
       return;
     }
-    Fail("Missing end of comment tag");
+    if (i < s_.size()) Fail("Missing end of comment tag");
+    Advance(i);
   }
 
   size_t RawBegin(size_t i) const {
@@ -252,7 +253,7 @@ class Lexer {
       EndTag(end);
       return;
     }
-    Fail("Missing end of raw directive");
+    if (begin < s_.size()) Fail("Missing end of raw directive");
   }
 
   void Tag(bool block) {

@@ -52,6 +52,13 @@ class Symbols {
     }
     return std::nullopt;
   }
+  bool IsParameter(const std::string& name) const {
+    for (const Symbols* s = this; s != nullptr; s = s->parent_) {
+      const auto it = s->refs_.find(name);
+      if (it != s->refs_.end()) return s->loads_[it->second].action == Load::kParameter;
+    }
+    return false;
+  }
   FrameInfo Frame() const { return {loads_}; }
   Function* function() const { return function_; }
 
@@ -377,6 +384,7 @@ class Resolver {
           Fail("Can't assign to special loop variable in for-loop target");
         }
         n.ref = Reference(n.name, frame);
+        n.parameter = frame.symbols->IsParameter(n.name);
         return;
       }
       case ExprKind::kNsRef: {
