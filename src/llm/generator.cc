@@ -11,12 +11,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double Since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double Since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// Holds back text that may be the beginning of a stop text.
 class StopFilter {
  public:
-  StopFilter(const std::vector<std::string>& stops, std::string* out, const std::function<void(std::string_view)>& on_text)
+  StopFilter(const std::vector<std::string>& stops, std::string* out,
+             const std::function<void(std::string_view)>& on_text)
       : stops_(stops), out_(out), on_text_(on_text) {
     pending_.reserve(4096);
   }
@@ -57,17 +60,20 @@ class StopFilter {
 
 }  // namespace
 
-Generator::Generator(Decoder& decoder, std::shared_ptr<const Tokenizer> tokenizer, std::vector<int32_t> stop_ids)
+Generator::Generator(Decoder& decoder, std::shared_ptr<const Tokenizer> tokenizer,
+                     std::vector<int32_t> stop_ids)
     : decoder_(decoder), tokenizer_(std::move(tokenizer)), stop_ids_(std::move(stop_ids)) {
   history_.reserve(static_cast<size_t>(decoder.context()) + 1);
 }
 
 Generation Generator::Generate(std::span<const int32_t> prompt, const GenerateOptions& options,
-                               const std::function<void(std::string_view)>& on_text, const std::atomic<bool>* stop) {
+                               const std::function<void(std::string_view)>& on_text,
+                               const std::atomic<bool>* stop) {
   if (prompt.empty()) Throw(Code::kInvalidInput, "the prompt is empty");
   const auto length = static_cast<int64_t>(prompt.size());
   if (length > decoder_.context())
-    Throw(Code::kInvalidInput, "the prompt has ", length, " tokens, more than the context of ", decoder_.context());
+    Throw(Code::kInvalidInput, "the prompt has ", length, " tokens, more than the context of ",
+          decoder_.context());
   Generation g;
   g.prompt_tokens = length;
   const auto start = Clock::now();

@@ -33,16 +33,17 @@ struct Generation {
   double decode_s = 0;             ///< first token to last
 };
 
-/// Generates with one decoder. Not thread-safe. Between the first and the last token nothing is allocated, provided that
-/// `on_text` does not.
+/// Generates with one decoder. Not thread-safe. Between the first and the last token nothing is allocated,
+/// provided that `on_text` does not.
 class Generator {
  public:
   /// `tokenizer` may be null: then there is no text. Ids in `stop_ids` end an answer.
   Generator(Decoder& decoder, std::shared_ptr<const Tokenizer> tokenizer, std::vector<int32_t> stop_ids);
 
-  /// `on_text` gets text as soon as it is certain; never half a code point, never part of a stop text. `stop` set by
-  /// another thread or a signal ends the answer ("interrupted"). A prompt that begins like what the caches hold is only
-  /// computed from where it differs. Throws kInvalidInput for an empty prompt or one longer than the context.
+  /// `on_text` gets text as soon as it is certain; never half a code point, never part of a stop text. `stop`
+  /// set by another thread or a signal ends the answer ("interrupted"). A prompt that begins like what the
+  /// caches hold is only computed from where it differs. Throws kInvalidInput for an empty prompt or one
+  /// longer than the context.
   Generation Generate(std::span<const int32_t> prompt, const GenerateOptions& options,
                       const std::function<void(std::string_view)>& on_text = {},
                       const std::atomic<bool>* stop = nullptr);

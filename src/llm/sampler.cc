@@ -9,7 +9,8 @@
 
 namespace ullage::llm {
 
-Sampler::Sampler(const SamplingOptions& options, int64_t vocabulary) : options_(options), random_(options.seed) {
+Sampler::Sampler(const SamplingOptions& options, int64_t vocabulary)
+    : options_(options), random_(options.seed) {
   candidates_ = std::min(vocabulary, options.top_k > 0 ? options.top_k : kMostCandidates);
   adjusted_.resize(static_cast<size_t>(vocabulary));
   seen_.resize(static_cast<size_t>(vocabulary));

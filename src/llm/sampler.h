@@ -9,11 +9,12 @@
 namespace ullage::llm {
 
 struct SamplingOptions {
-  float temperature = 0;         ///< 0: the largest logit (greedy)
-  int64_t top_k = 0;             ///< keep the k largest; 0: all
-  float top_p = 1;               ///< then the smallest set of largest probabilities with this sum; 0 or 1: all
-  float min_p = 0;               ///< then those with at least this share of the largest probability
-  float repetition_penalty = 1;  ///< each distinct token of the history: logit < 0 times it, else divided by it
+  float temperature = 0;  ///< 0: the largest logit (greedy)
+  int64_t top_k = 0;      ///< keep the k largest; 0: all
+  float top_p = 1;        ///< then the smallest set of largest probabilities with this sum; 0 or 1: all
+  float min_p = 0;        ///< then those with at least this share of the largest probability
+  float repetition_penalty =
+      1;  ///< each distinct token of the history: logit < 0 times it, else divided by it
   uint64_t seed = 0;
 };
 

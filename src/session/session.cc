@@ -57,7 +57,8 @@ int64_t Session::step_weight_bytes() const {
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       const auto* c = graph().ConstantOf(step.inputs[i]);
       // Weights with a prepacked form are counted there; position tables are looked up.
-      if (c && step.prepacked.empty() && node.op != "GroupQueryAttention") bytes += static_cast<int64_t>(c->size_bytes);
+      if (c && step.prepacked.empty() && node.op != "GroupQueryAttention")
+        bytes += static_cast<int64_t>(c->size_bytes);
     }
   }
   return bytes;

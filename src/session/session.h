@@ -102,7 +102,8 @@ class Session {
   /// Caches that are appended in place, and those that need a copy of themselves.
   int64_t shared_states() const;
   int64_t kv_bytes() const { return kv_bytes_; }
-  /// Bytes of weights that one Run of one token reads: prepacked blocks, and constants but for tables that are looked up.
+  /// Bytes of weights that one Run of one token reads: prepacked blocks, and constants but for tables that
+  /// are looked up.
   int64_t step_weight_bytes() const;
 
   // -- running --
