@@ -37,8 +37,8 @@ void Decode(ThreadTeam& team, const AttentionArgs& a, void* scratch) {
   std::fill_n(counters, a.batch * a.kv_heads, 0);
   int64_t keys = 0;
   for (int64_t b = 0; b < a.batch; ++b) {
-    const KeyRange seen = VisibleKeys(a, b, 0);
-    keys += seen.end - seen.begin;
+    const KeyRange visible = VisibleKeys(a, b, 0);
+    keys += visible.end - visible.begin;
   }
   const int64_t blocks = std::max<int64_t>(1, l.blocks);
   const int64_t work = keys * a.q_heads * (a.head_size + a.v_head_size);
@@ -52,8 +52,8 @@ void Decode(ThreadTeam& team, const AttentionArgs& a, void* scratch) {
     t.block = task % blocks;
     t.worker = workers + worker * l.worker;
     t.partials = partials + pair * group * l.blocks * l.partial;
-    const KeyRange keys = VisibleKeys(a, t.b, 0);
-    if (t.block * kDecodeKeys < keys.end && (t.block + 1) * kDecodeKeys > keys.begin) RunDecodeBlock(t);
+    const KeyRange seen = VisibleKeys(a, t.b, 0);
+    if (t.block * kDecodeKeys < seen.end && (t.block + 1) * kDecodeKeys > seen.begin) RunDecodeBlock(t);
     if (std::atomic_ref<int64_t>(counters[pair]).fetch_add(1, std::memory_order_acq_rel) == blocks - 1) {
       for (int64_t g = 0; g < group; ++g) CombineDecode(t, g);
     }

@@ -1,6 +1,7 @@
 // One query row: the keys are cut into blocks of kDecodeKeys, each read once for all query heads that share
 // it.
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 
 #include "providers/cpu/dense/attention_internal.h"
@@ -56,15 +57,33 @@ HWY_INLINE void SumFour(VF a, VF b, VF c, VF d, float* out) {
 #endif
 }
 
+/// Memory that is read next, row by row, beside the keys.
+struct Ahead {
+  const std::byte* rows = nullptr;  // null: nothing
+  int64_t pitch = 0;                // bytes
+  int64_t bytes = 0;                // of one row
+};
+HWY_INLINE void PrefetchRow(const void* row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const std::byte*>(row) + i);
+}
+
 /// scores[i * kDecodeKeys + t] = q[i] . k[t] for kQueries queries and `keys` keys (up to 3 more scores are
 /// written).
 template <class E, int kQueries>
 void Scores(const float* q, int64_t q_pitch, const typename E::T* k, int64_t pitch, int64_t keys,
-            int64_t size, float* scores) {
+            int64_t size, float* scores, Ahead ahead) {
+  constexpr int64_t kRowsAhead = 16;
   int64_t offset[4] = {0, pitch, 2 * pitch, 3 * pitch};
   for (int64_t t = 0; t < keys; t += 4, k += 4 * pitch) {
     if (keys - t < 4) {  // the last rows again instead of rows beyond
       for (int64_t j = 1; j < 4; ++j) offset[j] = std::min(j, keys - t - 1) * pitch;
+    }
+    if (ahead.rows != nullptr) {
+      const auto row_bytes = size * static_cast<int64_t>(sizeof(typename E::T));
+      for (int64_t j = 0; j < std::min<int64_t>(4, keys - t); ++j) {
+        if (t + kRowsAhead + j < keys) PrefetchRow(k + (kRowsAhead + j) * pitch, row_bytes);
+        PrefetchRow(ahead.rows + (t + j) * ahead.pitch, ahead.bytes);
+      }
     }
     VF acc[kQueries][4];
     ULLAGE_UNROLL for (int i = 0; i < kQueries; ++i) {
@@ -208,13 +227,16 @@ void DecodeBlock(const DecodeTask& task) {
                     first * a.k_layout.seq_stride;
   const int64_t v = task.b * a.v_layout.batch_stride + task.kv_head * a.v_layout.head_stride +
                     first * a.v_layout.seq_stride;
+  const auto v_element = static_cast<int64_t>(a.v.dtype == DType::kFloat ? sizeof(float) : sizeof(uint16_t));
+  const Ahead values{static_cast<const std::byte*>(a.v.data) + v * v_element,
+                     a.v_layout.seq_stride * v_element, a.v_head_size * v_element};
   WithType(a.k.dtype, [&](auto type) HWY_ATTR {
     using E = decltype(type);
     for (int64_t g = 0; g < group; g += kMostQueries) {
       WithQueries(std::min(kMostQueries, group - g), [&](auto count) HWY_ATTR {
-        Scores<E, decltype(count)::value>(queries + g * l.query_pitch, l.query_pitch,
-                                          static_cast<const typename E::T*>(a.k.data) + k,
-                                          a.k_layout.seq_stride, keys, a.head_size, scores + g * kDecodeKeys);
+        Scores<E, decltype(count)::value>(
+            queries + g * l.query_pitch, l.query_pitch, static_cast<const typename E::T*>(a.k.data) + k,
+            a.k_layout.seq_stride, keys, a.head_size, scores + g * kDecodeKeys, g == 0 ? values : Ahead());
       });
     }
   });

@@ -154,8 +154,7 @@ double ReadBandwidth(ThreadTeam& team) {
   return static_cast<double>(memory.size) / s;
 }
 
-void BenchGemm(ThreadTeam& team, int64_t m, int64_t n, int64_t k, DType weights, double peak,
-               double bandwidth) {
+void BenchGemm(ThreadTeam& team, int64_t m, int64_t n, int64_t k, DType weights) {
   // One row: as many matrices as make 256 MB, so that the weights come from memory.
   const size_t one = PackedBBytes(n, k, weights);
   const int64_t copies = m == 1 ? std::max<int64_t>(1, static_cast<int64_t>((size_t{256} << 20) / one)) : 1;
