@@ -14,7 +14,7 @@ const uint8_t* Bytes(std::span<const std::byte> s) {
 
 // Element `index` of integers of `bits` bits packed from the low end.
 int PackedInteger(const uint8_t* data, int64_t index, int bits) {
-  const int64_t bit = index * bits;
+  const uint64_t bit = static_cast<uint64_t>(index) * static_cast<uint64_t>(bits);
   return data[bit / 8] >> (bit % 8) & ((1 << bits) - 1);
 }
 
@@ -56,9 +56,9 @@ void DenseCodes(const uint8_t* data, int64_t first, int64_t count, int bits, uin
     return;
   }
   int64_t i = 0;
-  const int64_t per_byte = 8 / bits;
-  if (first % per_byte == 0) {
-    const uint8_t* src = data + first / per_byte;
+  const int log_per_byte = bits == 4 ? 1 : 2;
+  if ((first & ((1 << log_per_byte) - 1)) == 0) {
+    const uint8_t* src = data + (first >> log_per_byte);
     for (; i + 8 <= count; i += 8, src += bits) {
       const uint64_t spread =
           (bits == 4 ? SpreadNibbles(src) : SpreadPairs(src)) ^ flip * 0x0101010101010101u;
@@ -112,6 +112,14 @@ void ScaledReader::CodeTile(int64_t n, int64_t rows, int64_t k, int64_t count, u
       for (int64_t r = 0; r < width; ++r) codes[(first + r) * pitch + i] = line[r];
     }
   }
+}
+
+void ScaledReader::Scales(int64_t n, int64_t b, int64_t count, float* scales) const {
+  if (view_.format.scale_dtype == DType::kFloat && block_step_ == 1 && !view_.format.per_tensor) {
+    std::memcpy(scales, view_.scales.data() + ScaleIndex(n, b) * 4, static_cast<size_t>(count) * 4);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) scales[i] = Scale(n, b + i);
 }
 
 float ScaledReader::Scale(int64_t n, int64_t b) const {

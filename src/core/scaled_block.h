@@ -23,6 +23,8 @@ class ScaledReader {
   /// The same for rows [n, n+rows), row i at codes + i * pitch; reads [K, N] data along N.
   void CodeTile(int64_t n, int64_t rows, int64_t k, int64_t count, uint8_t* codes, int64_t pitch) const;
 
+  /// Scales of blocks [b, b+count) of row n.
+  void Scales(int64_t n, int64_t b, int64_t count, float* scales) const;
   /// Scale of block b of row n, and its bits where the scales have 16.
   float Scale(int64_t n, int64_t b) const;
   uint16_t ScaleBits(int64_t n, int64_t b) const;

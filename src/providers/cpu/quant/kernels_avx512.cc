@@ -11,21 +11,18 @@ ULLAGE_INLINE __mmask16 FirstLanes(int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffff : (1u << (count > 0 ? count : 0)) - 1);
 }
 
-// Sums of 16 signed bytes.
-ULLAGE_INLINE int32_t SumBytes(__m128i q) {
-  const __m512i wide = _mm512_cvtepi8_epi32(q);
-  return _mm512_reduce_add_epi32(wide);
-}
-
-ULLAGE_INLINE void PutDigit(ActivationBlock* b, __m512i low, __m512i high) {
-  const __m128i q0 = _mm512_cvtepi32_epi8(low), q1 = _mm512_cvtepi32_epi8(high);
-  _mm_store_si128(reinterpret_cast<__m128i*>(b->q), q0);
-  _mm_store_si128(reinterpret_cast<__m128i*>(b->q + 16), q1);
-  const int32_t s0 = SumBytes(q0), s1 = SumBytes(q1);
+// 32 values of a digit and the sums of its halves.
+ULLAGE_INLINE void PutDigit(ActivationBlock* b, __m512i low, __m512i high, int32_t s0, int32_t s1) {
+  _mm_store_si128(reinterpret_cast<__m128i*>(b->q), _mm512_cvtepi32_epi8(low));
+  _mm_store_si128(reinterpret_cast<__m128i*>(b->q + 16), _mm512_cvtepi32_epi8(high));
   b->minus_sum = -(s0 + s1);
   b->minus_half[0] = -s0;
   b->minus_half[1] = -s1;
   b->reserved = 0;
+}
+
+ULLAGE_INLINE void PutDigit(ActivationBlock* b, __m512i low, __m512i high) {
+  PutDigit(b, low, high, _mm512_reduce_add_epi32(low), _mm512_reduce_add_epi32(high));
 }
 
 // Takes the lowest balanced digit off the value.
@@ -76,13 +73,15 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
     digits[d].half_sum[0] = scale * static_cast<float>(h0);
     digits[d].half_sum[1] = scale * static_cast<float>(h1);
   }
-  if (!int8) {
+  if (int8) {
+    PutDigit(&digits[0], v0, v1, h0, h1);
+  } else {
     const __m512i a0 = TakeDigit(&v0), a1 = TakeDigit(&v1);
     PutDigit(&digits[2], a0, a1);
     const __m512i b0 = TakeDigit(&v0), b1 = TakeDigit(&v1);
     PutDigit(&digits[1], b0, b1);
+    PutDigit(&digits[0], v0, v1);
   }
-  PutDigit(&digits[0], v0, v1);
 }
 
 ULLAGE_INLINE __m512 HalfEntry(const uint8_t* part, int64_t j) {
@@ -98,7 +97,7 @@ ULLAGE_INLINE __m512 Negated(__m512 x) {
 }
 
 template <ScaleForm kForm>
-ULLAGE_INLINE __m512 ScaleEntry(const uint8_t* scale, const uint8_t* super, int64_t j, int64_t s) {
+ULLAGE_INLINE __m512 ScaleEntry(const uint8_t* scale, int64_t j, __m512 super) {
   switch (kForm) {
     case ScaleForm::kFloat16:
     case ScaleForm::kFloat16Row:
@@ -110,46 +109,58 @@ ULLAGE_INLINE __m512 ScaleEntry(const uint8_t* scale, const uint8_t* super, int6
       return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
     }
     case ScaleForm::kSuper:
-      return _mm512_mul_ps(HalfEntry(super, s),
-                           _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(ByteEntry(scale, j))));
+      return _mm512_mul_ps(super, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(ByteEntry(scale, j))));
   }
 }
 
-template <ScaleForm kForm>
+template <ScaleForm kForm, MinForm kMin>
 void ExpandForm(const PackedLayout& l, const uint8_t* group, int64_t first, int64_t blocks, float* scales,
                 float* mins) {
   const GroupParts parts = PartsOf(l);
   const int64_t per_block = l.span == 16 ? 2 : 1, step = kBlock / per_block;
   int64_t j = first * kBlock / l.span, end = (j + 1) * l.span;  // scale, and where its span ends
-  int64_t element = first * kBlock;
+  int64_t element = first * kBlock, super_end = element;
   const uint8_t* min_part = group + parts.min;
+  __m512 super = _mm512_setzero_ps(), minus_super_min = super;
   for (int64_t e = 0; e < blocks * per_block; ++e, element += step) {
     if (element >= end) {
       ++j;
       end += l.span;
     }
-    const __m512 s = ScaleEntry<kForm>(group + parts.scale, group + parts.super_scale, j, element / 256);
-    _mm512_storeu_ps(scales + e * 16, s);
-    switch (l.min_form) {
-      case MinForm::kOffset:
-        break;
-      case MinForm::kZeroPoint:
-        _mm512_storeu_ps(
-            mins + e * 16,
-            _mm512_mul_ps(Negated(s), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(ByteEntry(min_part, j)))));
-        break;
-      case MinForm::kFloat16:
-        _mm512_storeu_ps(mins + e * 16, HalfEntry(min_part, j));
-        break;
-      case MinForm::kFloat32:
-        _mm512_storeu_ps(mins + e * 16, _mm512_loadu_ps(min_part + j * 64));
-        break;
-      case MinForm::kSuper:
-        _mm512_storeu_ps(mins + e * 16,
-                         _mm512_mul_ps(Negated(HalfEntry(group + parts.super_min, element / 256)),
-                                       _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(ByteEntry(min_part, j)))));
-        break;
+    if (element >= super_end) {
+      const int64_t i = element / 256;
+      if constexpr (kForm == ScaleForm::kSuper) super = HalfEntry(group + parts.super_scale, i);
+      if constexpr (kMin == MinForm::kSuper) minus_super_min = Negated(HalfEntry(group + parts.super_min, i));
+      super_end = (i + 1) * 256;
     }
+    const __m512 s = ScaleEntry<kForm>(group + parts.scale, j, super);
+    _mm512_storeu_ps(scales + e * 16, s);
+    if constexpr (kMin == MinForm::kZeroPoint || kMin == MinForm::kSuper) {
+      const __m512 z = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(ByteEntry(min_part, j)));
+      _mm512_storeu_ps(mins + e * 16,
+                       _mm512_mul_ps(kMin == MinForm::kSuper ? minus_super_min : Negated(s), z));
+    } else if constexpr (kMin == MinForm::kFloat16) {
+      _mm512_storeu_ps(mins + e * 16, HalfEntry(min_part, j));
+    } else if constexpr (kMin == MinForm::kFloat32) {
+      _mm512_storeu_ps(mins + e * 16, _mm512_loadu_ps(min_part + j * 64));
+    }
+  }
+}
+
+template <ScaleForm kForm>
+void ExpandMin(const PackedLayout& l, const uint8_t* group, int64_t first, int64_t blocks, float* scales,
+               float* mins) {
+  switch (l.min_form) {
+    case MinForm::kOffset:
+      return ExpandForm<kForm, MinForm::kOffset>(l, group, first, blocks, scales, mins);
+    case MinForm::kZeroPoint:
+      return ExpandForm<kForm, MinForm::kZeroPoint>(l, group, first, blocks, scales, mins);
+    case MinForm::kFloat16:
+      return ExpandForm<kForm, MinForm::kFloat16>(l, group, first, blocks, scales, mins);
+    case MinForm::kFloat32:
+      return ExpandForm<kForm, MinForm::kFloat32>(l, group, first, blocks, scales, mins);
+    case MinForm::kSuper:
+      return ExpandForm<kForm, MinForm::kSuper>(l, group, first, blocks, scales, mins);
   }
 }
 
@@ -158,13 +169,13 @@ void Expand(const PackedLayout& l, const uint8_t* group, int64_t first, int64_t 
   switch (l.scale_form) {
     case ScaleForm::kFloat16:
     case ScaleForm::kFloat16Row:
-      return ExpandForm<ScaleForm::kFloat16>(l, group, first, blocks, scales, mins);
+      return ExpandMin<ScaleForm::kFloat16>(l, group, first, blocks, scales, mins);
     case ScaleForm::kBFloat16:
-      return ExpandForm<ScaleForm::kBFloat16>(l, group, first, blocks, scales, mins);
+      return ExpandMin<ScaleForm::kBFloat16>(l, group, first, blocks, scales, mins);
     case ScaleForm::kFloat32:
-      return ExpandForm<ScaleForm::kFloat32>(l, group, first, blocks, scales, mins);
+      return ExpandMin<ScaleForm::kFloat32>(l, group, first, blocks, scales, mins);
     case ScaleForm::kSuper:
-      return ExpandForm<ScaleForm::kSuper>(l, group, first, blocks, scales, mins);
+      return ExpandMin<ScaleForm::kSuper>(l, group, first, blocks, scales, mins);
   }
 }
 

@@ -11,9 +11,12 @@
 namespace ullage::quant {
 namespace {
 
-constexpr int64_t kFewTokens = 8;          // up to here a task is a range of groups, for all tokens
-constexpr int64_t kTaskBytes = 64 * 1024;  // of packed weight that such a task reads
-constexpr int64_t kTaskGroups = 4;         // otherwise: groups and tokens of a task
+constexpr int64_t kFewTokens = 8;  // up to here a task is a range of groups, for all tokens
+// Packed weight that such a task reads: a 64th of all, so that 2 to 16 threads finish together, but enough to
+// be worth a hand-out.
+constexpr int64_t kMinTaskBytes = 16 * 1024;
+constexpr int64_t kMaxTaskBytes = 128 * 1024;
+constexpr int64_t kTaskGroups = 4;  // otherwise: groups and tokens of a task
 constexpr int64_t kTaskTokens = 128;
 constexpr int64_t kFusedBlocks = 64;  // blocks whose scales are expanded at a time
 // Blocks whose codes are unpacked at a time: codes of kTaskGroups groups (16 KiB), their scales and the
@@ -30,8 +33,9 @@ struct Cut {
 Cut CutOf(const PackedLayout& l, int64_t m) {
   Cut cut;
   if (m <= kFewTokens) {
-    const int64_t bytes = std::max<int64_t>(1, static_cast<int64_t>(l.group_bytes));
-    cut = {std::max<int64_t>(1, kTaskBytes / bytes), std::max<int64_t>(m, 1), 0, 0};
+    const int64_t group = std::max<int64_t>(1, static_cast<int64_t>(l.group_bytes));
+    const int64_t task = std::clamp(group * l.groups / 64, kMinTaskBytes, kMaxTaskBytes);
+    cut = {std::max<int64_t>(1, task / group), std::max<int64_t>(m, 1), 0, 0};
   } else {
     cut = {kTaskGroups, kTaskTokens, 0, 0};
   }

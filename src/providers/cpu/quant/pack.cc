@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -12,6 +13,7 @@
 namespace ullage::quant {
 namespace {
 
+constexpr int64_t kScaleChunk = 64;
 constexpr int64_t kTileGroups = 8;  // groups that are read together from [K, N] sources
 
 uint32_t Quad(const uint8_t* codes) {
@@ -127,46 +129,50 @@ void PackGgufGroup(const BlockWeightView& view, const PackedLayout& l, int64_t n
 
 // The power of two that brings the largest scale of a row to [2^14, 2^15).
 float RowFactor(const ScaledReader& reader, int64_t n) {
-  float largest = 0;
-  for (int64_t b = 0; b < reader.blocks(); ++b) {
-    const float s = std::fabs(reader.Scale(n, b));
-    if (!std::isfinite(s)) return 1;
-    largest = std::max(largest, s);
+  uint32_t largest_bits = 0;  // of the magnitude: larger numbers have larger bits
+  float scales[kScaleChunk];
+  for (int64_t b = 0; b < reader.blocks(); b += kScaleChunk) {
+    const int64_t count = std::min(kScaleChunk, reader.blocks() - b);
+    reader.Scales(n, b, count, scales);
+    for (int64_t i = 0; i < count; ++i)
+      largest_bits = std::max(largest_bits, std::bit_cast<uint32_t>(scales[i]) & 0x7fffffffu);
   }
-  return largest == 0 ? 1.0f : std::ldexp(1.0f, std::max(std::ilogb(largest) - 14, -126));
+  const float largest = std::bit_cast<float>(largest_bits);
+  if (largest == 0 || !std::isfinite(largest)) return 1;
+  return std::ldexp(1.0f, std::max(std::ilogb(largest) - 14, -126));
 }
 
 void PackScales(const ScaledReader& reader, const PackedLayout& l, int64_t n0, int rows, uint8_t* group) {
   const GroupParts parts = PartsOf(l);
   for (int r = 0; r < rows; ++r) {
     const int64_t n = n0 + r;
-    float factor = 1;
+    float inverse = 1;
     if (l.scale_form == ScaleForm::kFloat16Row) {
-      factor = RowFactor(reader, n);
+      const float factor = RowFactor(reader, n);
+      inverse = 1 / factor;
       Put(group, 0, r, factor);
     }
-    for (int64_t b = 0; b < reader.blocks(); ++b) {
-      float scale = reader.Scale(n, b);
-      switch (l.scale_form) {
-        case ScaleForm::kFloat16:
-        case ScaleForm::kBFloat16:
-          Put(group + parts.scale, b, r, reader.ScaleBits(n, b));
-          break;
-        case ScaleForm::kFloat16Row: {
-          const uint16_t half = FloatToHalf(scale / factor);
+    float scales[kScaleChunk];
+    for (int64_t first = 0; first < reader.blocks(); first += kScaleChunk) {
+      const int64_t count = std::min(kScaleChunk, reader.blocks() - first);
+      reader.Scales(n, first, count, scales);
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t b = first + i;
+        if (l.scale_form == ScaleForm::kFloat32) {
+          Put(group + parts.scale, b, r, scales[i]);
+        } else if (l.scale_form == ScaleForm::kFloat16Row) {
+          const uint16_t half = FloatToHalf(scales[i] * inverse);
           Put(group + parts.scale, b, r, half);
-          scale = HalfToFloat(half);
-          break;
+          scales[i] = HalfToFloat(half);
+        } else {
+          Put(group + parts.scale, b, r, reader.ScaleBits(n, b));
         }
-        default:
-          Put(group + parts.scale, b, r, scale);
-          break;
-      }
-      if (l.min_form == MinForm::kZeroPoint) {
-        Put(group + parts.min, b, r, static_cast<uint8_t>(reader.Zero(n, b)));
-      } else if (l.min_form == MinForm::kFloat32) {
-        // From the scale as stored, so that code - zero point cancels as in the source.
-        Put(group + parts.min, b, r, -reader.Zero(n, b) * scale);
+        if (l.min_form == MinForm::kZeroPoint) {
+          Put(group + parts.min, b, r, static_cast<uint8_t>(reader.Zero(n, b)));
+        } else if (l.min_form == MinForm::kFloat32) {
+          // From the scale as stored, so that code - zero point cancels as in the source.
+          Put(group + parts.min, b, r, -reader.Zero(n, b) * scales[i]);
+        }
       }
     }
   }

@@ -1,5 +1,5 @@
-// quant_bench [COLD_MIB]
-// Speed of products with quantised weights beside the machine's limits, on 1 and 2 threads:
+// quant_bench [COLD_MIB [FORMAT [THREADS]]]
+// Speed of products with quantised weights beside the machine's limits, on 1 to THREADS (2) threads:
 //  - one token: weights in huge pages, rotated through COLD_MIB (512) so that they come from memory; GB/s of
 //  packed
 //    weight, and its share of the plain read bandwidth of a buffer of that size, measured before and after;
@@ -131,7 +131,8 @@ std::vector<std::byte> RandomBytes(size_t bytes) {
   return v;
 }
 
-void Bench(const char* name, const BlockFormat& format, Shape shape, Accuracy accuracy, Pages& memory) {
+void Bench(const char* name, const BlockFormat& format, Shape shape, Accuracy accuracy, Pages& memory,
+           int max_threads) {
   const auto [n, k] = shape;
   const PackedLayout layout = PlanPack(format, n, k, accuracy);
   const std::vector<std::byte> data = RandomBytes(format.DataBytes(n, k));
@@ -150,7 +151,7 @@ void Bench(const char* name, const BlockFormat& format, Shape shape, Accuracy ac
   std::printf("%-8s %6lld x %-5lld %-5s pack %5.2f GB/s", name, static_cast<long long>(n),
               static_cast<long long>(k), accuracy == Accuracy::kInt8 ? "int8" : "float",
               static_cast<double>(data.size()) / pack_seconds * 1e-9);
-  for (int threads : {1, 2}) {
+  for (int threads = 1; threads <= max_threads; ++threads) {
     ThreadTeam team(threads);
     const auto run = [&](int64_t m, int64_t calls) {
       std::vector<float> a(static_cast<size_t>(m * k), 0.5f), out(static_cast<size_t>(m * n));
@@ -186,6 +187,7 @@ void Bench(const char* name, const BlockFormat& format, Shape shape, Accuracy ac
 int Main(int argc, char** argv) {
   const size_t mib = argc > 1 ? static_cast<size_t>(std::atoll(argv[1])) : 512;
   const std::string only = argc > 2 ? argv[2] : "";
+  const int max_threads = argc > 3 ? std::max(1, std::atoi(argv[3])) : 2;
   Pages memory(mib << 20);
   std::printf("instruction set %s, cold weights %zu MiB\n", std::string(NameOf(ActiveIsa())).c_str(), mib);
   struct Case {
@@ -201,12 +203,12 @@ int Main(int argc, char** argv) {
   cases.push_back({"nbits4", nbits, Accuracy::kFloat});
   for (const Case& c : cases)
     for (const Shape shape : {Shape{576, 576}, Shape{1536, 576}, Shape{576, 1536}, Shape{49152, 576}})
-      if (only.empty() || only == c.name) Bench(c.name, c.format, shape, c.accuracy, memory);
+      if (only.empty() || only == c.name) Bench(c.name, c.format, shape, c.accuracy, memory, max_threads);
   for (GgufType type : {GgufType::kQ2_K, GgufType::kQ3_K, GgufType::kQ4_K, GgufType::kQ5_K, GgufType::kQ6_K,
                         GgufType::kIQ4_NL, GgufType::kIQ4_XS}) {
     const char* name = TraitsOf(type).name;
     if (only.empty() || only == name)
-      Bench(name, BlockFormat::Gguf(type), {4096, 2048}, Accuracy::kInt8, memory);
+      Bench(name, BlockFormat::Gguf(type), {4096, 2048}, Accuracy::kInt8, memory, max_threads);
   }
   return 0;
 }
