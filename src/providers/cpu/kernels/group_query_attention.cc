@@ -87,7 +87,7 @@ class GroupQueryAttention final : public Kernel {
       needs.push_back(
           {CheckedMul<size_t>(static_cast<size_t>(args.batch * args.seq * heads_ * head), 4), kQueries, 64});
     needs.push_back({dense::AttentionScratchBytes(args, shapes.threads), kAttention, 64});
-    needs.push_back({static_cast<size_t>(args.batch) * 3 * sizeof(int64_t), kLengths, 64});
+    needs.push_back({static_cast<size_t>(args.batch) * 4 * sizeof(int64_t), kLengths, 64});
     // Without a present output, keys go to a buffer of their own; windowed caches need one to shift rows.
     if (!has_present || sliding_cache_)
       needs.push_back({CheckedMul<size_t>(2 * BytesOf(cache, args.batch * kv_heads_ * head),
@@ -117,6 +117,7 @@ class GroupQueryAttention final : public Kernel {
     auto* past_len = static_cast<int64_t*>(context.GetPreallocatedWorkspace(kLengths));
     int64_t* key_len = past_len + batch;
     int64_t* offset = key_len + batch;
+    int64_t* position = offset + batch;
     const bool first = seq == total;
     for (int64_t b = 0; b < batch; ++b) {
       key_len[b] = IndexOf(lens, b) + 1;
@@ -124,7 +125,7 @@ class GroupQueryAttention final : public Kernel {
       if (past_len[b] < 0 || key_len[b] > total)
         Throw(Code::kInvalidInput, "seqlens_k[", b, "] is ", key_len[b] - 1, " with ", seq,
               " new tokens and a total of ", total);
-      offset[b] = past_len[b];
+      offset[b] = position[b] = past_len[b];
     }
 
     const TensorView* cos = context.input(7);
@@ -145,7 +146,7 @@ class GroupQueryAttention final : public Kernel {
       positions.ids = ids->as<int64_t>();
       positions.ids_batch_stride = ids->shape.rank() > 1 && ids->shape[0] > 1 ? seq : 0;
     } else {
-      positions.start = past_len;
+      positions.start = position;
     }
 
     const size_t element = dense::ElementBytes(query.dtype);
@@ -281,9 +282,7 @@ class GroupQueryAttention final : public Kernel {
     auto* lens = const_cast<int64_t*>(args.key_len);
     auto* start = const_cast<int64_t*>(append.past_len);
     const bool in_place = keep == resident + seq;
-    // True positions for the rotation; rows of the buffer for everything else.
-    append.positions.start = nullptr;
-    if (!append.positions.ids) append.positions.offset = past;
+    // The rotation keeps the true positions; everything else counts rows of the buffer.
     for (int64_t b = 0; b < batch; ++b) {
       lens[b] = resident + (lens[b] - start[b]);
       rows[b] = resident;
