@@ -13,6 +13,10 @@ namespace ullage {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
+    {"ep.cpu.activation_bits", OptionType::kInt, "16",
+     "Bits of the activations in products with block-quantised weights: 8 (fastest prompts), 16, or 24 (as "
+     "exact as "
+     "float arithmetic)."},
     {"session.disabled_passes", OptionType::kString, "",
      "Level-1 passes to leave out, comma separated; \"all\" for every optional one."},
     {"session.intra_op_num_threads", OptionType::kInt, "0", "Threads of a session; 0: physical cores."},

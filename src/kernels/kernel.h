@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/options.h"
 #include "core/thread_team.h"
 #include "graph/graph.h"
 #include "memory/workspace.h"
@@ -28,6 +29,8 @@ struct KernelInfo {
   std::span<const ops::ValueFacts> outputs;
   /// Threads of the team that will run it.
   int threads = 1;
+  /// The session's options; null: defaults.
+  const OptionBag* options = nullptr;
 
   DType input_dtype(size_t i) const { return i < inputs.size() ? inputs[i].dtype : DType::kUndefined; }
   /// The constant behind input i, or null.

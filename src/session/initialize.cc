@@ -90,7 +90,8 @@ void Initializer::BoundShapes() {
 }
 
 void Initializer::CreateProgram() {
-  s.program_ = Program::Build(*s.spec_.graph, s.facts_, providers::CpuProvider().registry(), s.threads_);
+  s.program_ = Program::Build(*s.spec_.graph, s.facts_, providers::CpuProvider().registry(), s.threads_,
+                              &s.spec_.options);
 }
 
 void Initializer::BindStates() {

@@ -71,7 +71,8 @@ shapes::GraphFacts UnionFacts(const std::vector<const shapes::GraphFacts*>& all)
 }
 
 std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes::GraphFacts& facts,
-                                        const kernels::Registry& registry, int threads) {
+                                        const kernels::Registry& registry, int threads,
+                                        const OptionBag* options) {
   auto program = std::make_unique<Program>();
   program->graph_ = &graph;
   const size_t n = graph.value_count();
@@ -105,7 +106,7 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
       std::vector<ops::ValueFacts> in, out;
       for (ValueId v : node.inputs) in.push_back(fact(v));
       for (ValueId v : node.outputs) out.push_back(fact(v));
-      const kernels::KernelInfo info{node, graph, in, out, threads};
+      const kernels::KernelInfo info{node, graph, in, out, threads, options};
       std::string reason;
       step.def = registry.Find(info, &reason);
       if (!step.def) {
@@ -120,7 +121,7 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
         if (!body) continue;
         const auto it = facts.bodies.find({id, key});
         if (it == facts.bodies.end()) continue;  // a branch that is known not to be taken
-        step.bodies.emplace_back(key, Build(**body, *it->second, registry, threads));
+        step.bodies.emplace_back(key, Build(**body, *it->second, registry, threads, options));
       }
     }
     for (ValueId v : node.outputs)

@@ -61,7 +61,8 @@ class Program {
   /// Chooses a kernel for every node and creates it. `facts` are the union over the profiles. Throws
   /// kUnsupported with every operator that no kernel can run. `outer` steps are counted in messages only.
   static std::unique_ptr<Program> Build(const graph::Graph& graph, const shapes::GraphFacts& facts,
-                                        const kernels::Registry& registry, int threads);
+                                        const kernels::Registry& registry, int threads,
+                                        const OptionBag* options = nullptr);
 
   const graph::Graph& graph() const { return *graph_; }
   std::vector<Step>& steps() { return steps_; }
