@@ -330,12 +330,13 @@ void Decoder::Feed(std::span<const int32_t> ids, const std::atomic<bool>* stop) 
     if (id < 0 || id >= vocabulary_)
       Throw(Code::kInvalidInput, "token id ", id, " is not in the vocabulary of ", vocabulary_);
   if (long_threshold_ > 0) {
-    // Beyond the threshold all positions use the long tables, so keys that were made with the short ones are
-    // made anew.
+    // Beyond the threshold all positions use the long tables. Keys that were made with the short ones are
+    // made anew where onnxruntime-genai does so, too: for models of 4096 tokens and more. Others run as the
+    // graph says.
     const bool wanted = have + more > long_threshold_;
     if (wanted != long_context_) {
       long_context_ = wanted;
-      if (have > 0) {
+      if (have > 0 && long_threshold_ >= 4096) {
         replay_.assign(tokens_.begin(), tokens_.end());
         session_->ResetStates();
         tokens_.clear();
