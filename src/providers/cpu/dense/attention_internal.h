@@ -10,7 +10,7 @@
 
 namespace ullage::dense {
 
-inline constexpr int64_t kDecodeKeys = 256;   ///< keys per task for one query row; part of the result's bits
+inline constexpr int64_t kDecodeKeys = 128;   ///< keys per task for one query row; part of the result's bits
 inline constexpr int64_t kPrefillKeys = 128;  ///< keys per step for several rows; part of the result's bits
 inline constexpr int64_t kPrefillPanels = 4;  ///< panels of kPanel queries per task
 inline constexpr int64_t kFloatsPerLine = 16;
