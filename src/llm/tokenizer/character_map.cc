@@ -106,19 +106,16 @@ CharacterMap::Match CharacterMap::Find(std::string_view text, bool longest) cons
   return match;
 }
 
-bool CharacterMap::Apply(const NormalText& from, std::string& out) const {
+void CharacterMap::Apply(const NormalText& from, std::string& out) const {
   const std::string_view text = from.text;
-  bool from_start = true;
   out.reserve(text.size());
   for (size_t pos = 0; pos < text.size();) {
     from.CheckSize(out.size());
-    const size_t begin = pos;
     const size_t end = ClusterEnd(text, pos);
     Match match;
     if (end - pos <= kLongestCluster && (match = Shortest(text.substr(pos, end - pos))).length > 0) {
       out += match.replacement;
       pos = end;
-      if (begin == 0 && out.empty()) from_start = false;
       continue;
     }
     while (pos < end) {
@@ -126,10 +123,8 @@ bool CharacterMap::Apply(const NormalText& from, std::string& out) const {
       match = Shortest(character);
       out += match.length > 0 ? match.replacement : character;
       pos += character.size();
-      if (pos == begin + character.size() && begin == 0 && out.empty()) from_start = false;
     }
   }
-  return from_start;
 }
 
 }  // namespace ullage::llm

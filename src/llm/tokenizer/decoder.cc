@@ -1,6 +1,6 @@
 #include "llm/tokenizer/decoder.h"
 
-#include <algorithm>
+#include <charconv>
 #include <optional>
 
 #include "llm/tokenizer/byte_alphabet.h"
@@ -430,17 +430,11 @@ void AddDecoder(const nlohmann::json& config, DecodeSteps& steps) {
 
 int ByteOfToken(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
-  int value = 0;
-  for (size_t i = 3; i < 5; ++i) {
-    const char c = token[i];
-    const int digit = c >= '0' && c <= '9'   ? c - '0'
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                             : -1;
-    if (digit < 0) return -1;
-    value = value * 16 + digit;
-  }
-  return value;
+  std::string_view digits = token.substr(3, 2);
+  if (digits[0] == '+') digits.remove_prefix(1);  // Rust's number parser takes a sign
+  unsigned value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  return error == std::errc() && end == digits.data() + digits.size() ? static_cast<int>(value) : -1;
 }
 
 std::unique_ptr<const DecodeStep> MakeByteLevelDecoder() {

@@ -131,7 +131,8 @@ void BuildSentencePiece(const GgufTokenizerData& data, TokenTable tokens, Tokeni
   json decoders = json::array({mark_to_space, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}});
   json normalizers = json::array({space_to_mark});
   if (data.add_space_prefix.value_or(true)) {
-    normalizers.insert(normalizers.begin(), {{"type", "Prepend"}, {"prepend", kSpaceMark}});
+    const json prepend = {{"type", "Prepend"}, {"prepend", kSpaceMark}};
+    normalizers = json::array({prepend, space_to_mark});
     decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   }
   parts.normalizer = BuildNormalizer({{"type", "Sequence"}, {"normalizers", normalizers}});

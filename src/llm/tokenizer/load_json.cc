@@ -152,27 +152,26 @@ AddedToken ParseAddedToken(const nlohmann::json& entry, int64_t id, std::string_
   return token;
 }
 
+/// As `tokenizers` does, ids of the file are not believed: a token that the model has, too, goes by the
+/// model's id, the others are numbered on from the size of the model's vocabulary.
 void AddTokens(const nlohmann::json& list, TokenizerParts& parts) {
   if (list.is_null()) return;
   if (!list.is_array())
     Throw(Code::kInvalidModel, "'added_tokens' must be an array, found ", list.type_name());
   const TokenTable& model = parts.model->tokens();
-  const auto limit = static_cast<int64_t>(8 * (model.size() + list.size()) + (size_t{1} << 20));
-  std::unordered_map<std::string, TokenId> seen;
-  std::unordered_map<TokenId, std::string> taken;
+  auto next = static_cast<TokenId>(model.size());
+  std::unordered_map<std::string, size_t> places;
   for (const nlohmann::json& entry : list) {
     AddedToken token = ParseAddedToken(entry, -1, "added_tokens");
     if (token.content.empty()) continue;
-    // A token that the model has, too, goes by the model's id.
-    if (const TokenId id = model.Find(token.content); id != kNoToken) token.id = id;
-    if (token.id >= limit) {
-      Throw(Code::kInvalidModel, "added token '", token.content, "': id ", token.id, " is out of range");
+    if (const auto [it, fresh] = places.emplace(token.content, parts.added.size()); !fresh) {
+      token.id = parts.added[it->second].id;
+      parts.added[it->second] = std::move(token);
+      continue;
     }
-    if (!seen.emplace(token.content, token.id).second) continue;
-    if (const auto [it, fresh] = taken.emplace(token.id, token.content); !fresh) {
-      Throw(Code::kInvalidModel, "added tokens '", it->second, "' and '", token.content,
-            "' have the same id ", token.id);
-    }
+    token.id = model.Find(token.content);
+    if (token.id == kNoToken) token.id = next;
+    next = std::max(next, token.id + 1);
     parts.added.push_back(std::move(token));
   }
 }

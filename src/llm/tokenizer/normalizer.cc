@@ -105,7 +105,8 @@ class ReplaceNormalizer final : public Normalizer {
     std::string out;
     size_t done = 0;
     const auto replace = [&](size_t begin, size_t end) {
-      if (begin == 0 && end > 0 && content_.empty()) t.from_start = false;
+      // `tokenizers` takes a replacement to come from the last of the replaced characters.
+      if (begin == 0 && end > 0 && (content_.empty() || end > Utf8Length(text[0]))) t.from_start = false;
       out.append(text.substr(done, begin - done)).append(content_);
       t.CheckSize(out.size());
       done = end;
@@ -210,7 +211,7 @@ class PrecompiledNormalizer final : public Normalizer {
   explicit PrecompiledNormalizer(std::string bytes) : map_(std::move(bytes)) {}
   void Apply(NormalText& t) const override {
     std::string out;
-    if (!map_.Apply(t, out)) t.from_start = false;
+    map_.Apply(t, out);
     t.text = std::move(out);
   }
 

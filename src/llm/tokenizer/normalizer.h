@@ -43,8 +43,7 @@ class CharacterMap {
   };
   Match Shortest(std::string_view text) const { return Find(text, false); }
   Match Longest(std::string_view text) const { return Find(text, true); }
-  /// False if something was removed at the beginning.
-  bool Apply(const NormalText& text, std::string& out) const;
+  void Apply(const NormalText& text, std::string& out) const;
 
  private:
   Match Find(std::string_view text, bool longest) const;

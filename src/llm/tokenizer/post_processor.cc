@@ -137,9 +137,10 @@ std::unique_ptr<const PostProcessor> BuildTemplateProcessor(const nlohmann::json
 /// The id of a ["text", id] member.
 TokenId TokenPair(const nlohmann::json& config, const char* key) {
   const nlohmann::json& pair = ArrayField(config, key, kWhere);
-  const bool good = pair.size() == 2 && pair[0].is_string() && pair[1].is_number_unsigned() &&
-                    pair[1].get<uint64_t>() < static_cast<uint64_t>(INT32_MAX);
-  if (!good) Throw(Code::kInvalidModel, kWhere, ": '", key, "' must be a token and its id");
+  if (pair.size() != 2 || !pair[0].is_string() || !pair[1].is_number_integer() || pair[1] < 0 ||
+      pair[1] >= INT32_MAX) {
+    Throw(Code::kInvalidModel, kWhere, ": '", key, "' must be a token and its id");
+  }
   return pair[1].get<TokenId>();
 }
 

@@ -357,7 +357,8 @@ std::unique_ptr<const PreTokenizer> BuildPreTokenizer(const nlohmann::json& conf
   }
   if (type == "Metaspace") return BuildMetaspace(config);
   if (type == "Whitespace") {
-    return MakeRegexSplit(Regex::Compile("\\w+|[^\\w\\s]+"), SplitBehavior::kRemoved, true);
+    return MakeRegexSplit(Regex::Compile("[\\w\\u200C\\u200D]+|[^\\w\\s\\u200C\\u200D]+"),
+                          SplitBehavior::kRemoved, true);
   }
   if (type == "WhitespaceSplit") return MakeSplit(CharacterFinder{IsWhiteSpace}, SplitBehavior::kRemoved);
   if (type == "BertPreTokenizer") {

@@ -90,8 +90,8 @@ std::string SpaceItems() {
          "\\x{3000}";
 }
 
-std::string WordItems() {
-  std::string out = "\\p{Alphabetic}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
+std::string WordItems(bool in_class) {
+  std::string out = in_class ? "\\p{Alphabetic}" : "\\p{Alphabetic}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
   for (const char* category : {"L", "M", "Nd", "Pc"}) out += CategoryItems(category);
   return out;
 }
@@ -117,7 +117,7 @@ std::string PosixItems(std::string_view name) {
   if (name == "upper") return "\\p{Uppercase}" + CategoryItems("Lu");
   if (name == "lower") return "\\p{Lowercase}" + CategoryItems("Ll");
   if (name == "punct") return CategoryItems("P") + CategoryItems("S");
-  if (name == "word") return WordItems();
+  if (name == "word") return WordItems(true);
   if (name == "cntrl") return "\\p{Cc}";
   if (name == "xdigit") return "0-9A-Fa-f";
   if (name == "blank") return "\\x{9}\\p{Zs}";

@@ -10,7 +10,9 @@ namespace ullage::llm {
 void AppendClassCharacter(std::string& out, char32_t c);
 
 std::string SpaceItems();
-std::string WordItems();
+/// `\w` and word boundaries outside of a class take superscript digits and fractions of Latin-1 for word
+/// characters, too.
+std::string WordItems(bool in_class);
 /// A general category of one or two letters, with the code points that PCRE2's tables lack.
 std::string CategoryItems(std::string_view category);
 /// alpha, digit, punct...; empty for an unknown name.

@@ -336,7 +336,7 @@ class Translator {
 
   /// Sets that an escape names; nullopt if the escape at pos_ (behind the backslash) names none. Moves pos_
   /// only when it does.
-  std::optional<std::pair<std::string, bool>> EscapedSet() {
+  std::optional<std::pair<std::string, bool>> EscapedSet(bool in_class) {
     const char c = Peek();
     switch (c) {
       case 's':
@@ -346,7 +346,7 @@ class Translator {
       case 'w':
       case 'W':
         ++pos_;
-        return std::pair{WordItems(), c == 'W'};
+        return std::pair{WordItems(in_class), c == 'W'};
       case 'd':
       case 'D':
         ++pos_;
@@ -378,7 +378,7 @@ class Translator {
     ++pos_;
     if (pos_ >= in_.size()) Throw(Code::kUnsupported, "the pattern ends in a backslash");
     BeginAtom();
-    if (auto set = EscapedSet()) {
+    if (auto set = EscapedSet(false)) {
       out_ += (set->second ? "[^" : "[") + set->first + "]";
       return;
     }
@@ -387,7 +387,7 @@ class Translator {
       return;
     }
     const char c = Peek();
-    const std::string word = "[" + WordItems() + "]";
+    const std::string word = "[" + WordItems(false) + "]";
     switch (c) {
       case 'b':
         out_ += "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))";
@@ -469,7 +469,7 @@ class Translator {
       }
       if (Peek() == '\\') {
         ++pos_;
-        if (auto set = EscapedSet()) {
+        if (auto set = EscapedSet(true)) {
           if (set->second) {
             part.others.push_back("[^" + set->first + "]");
           } else {
@@ -486,7 +486,8 @@ class Translator {
         const size_t before = pos_;
         if (Peek() == '\\') {
           ++pos_;
-          if (EscapedSet()) Throw(Code::kUnsupported, "a set stands at the end of a range at byte ", before);
+          if (EscapedSet(true))
+            Throw(Code::kUnsupported, "a set stands at the end of a range at byte ", before);
           --pos_;
         }
         const char32_t high = ClassCharacter();

@@ -17,7 +17,7 @@ constexpr int kMaxRequestDepth = 8;
 
 std::string ErrorAnswer(Code code, const std::string& message) {
   const json answer = {{"error", {{"code", CodeName(code)}, {"message", message}}}};
-  return answer.dump(-1, ' ', false, json::error_handler_t::replace);
+  return answer.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
 json ParseRequest(std::string_view request) {

@@ -19,6 +19,7 @@ std::string AnswerTokenize(const Tokenizer& tokenizer, std::string_view request)
 std::string AnswerDetokenize(const Tokenizer& tokenizer, std::string_view request);
 /// {"ids":[…]} and {"text":"…"}, for one-shot commands.
 std::string IdsAsJson(const std::vector<TokenId>& ids);
+/// Not ASCII is escaped, so that no reader takes U+2028 or the like for the end of a line.
 std::string TextAsJson(std::string_view text);
 
 /// A tokenizer for MODEL of the command line: a folder, a tokenizer.json or a SentencePiece model.

@@ -59,6 +59,7 @@ struct Tokenizer::Impl {
         if (token.normalized && parts.normalizer) {
           NormalText text{token.content, true, GrowthLimit(token.content.size())};
           parts.normalizer->Apply(text);
+          if (text.text != token.content) normalized_content.emplace(token.id, text.text);
           normalized_patterns.push_back(text.text);
           normalized.push_back(token);
         } else if (token.normalized) {
@@ -90,6 +91,14 @@ struct Tokenizer::Impl {
       if (const auto it = added_by_id.find(id); it != added_by_id.end()) return it->second->content;
     }
     return parts.model->tokens().TextOf(id);
+  }
+
+  /// What an id decodes to: added tokens that are looked for in normalized text show as they are looked for.
+  std::optional<std::string_view> DecodedTextOf(TokenId id) const {
+    if (!normalized_content.empty()) {
+      if (const auto it = normalized_content.find(id); it != normalized_content.end()) return it->second;
+    }
+    return TokenOf(id);
   }
 
   std::unique_ptr<Scratch> Borrow() const {
@@ -170,6 +179,7 @@ struct Tokenizer::Impl {
   size_t vocab_size = 0;
   std::unordered_map<TokenId, const AddedToken*> added_by_id;
   std::unordered_map<std::string_view, TokenId> added_by_content;
+  std::unordered_map<TokenId, std::string> normalized_content;
   std::unordered_set<std::string_view> special_content;
   mutable std::mutex pool_mutex;
   mutable std::vector<std::unique_ptr<Scratch>> pool;
@@ -243,7 +253,7 @@ StreamDecoder::StreamDecoder(StreamDecoder&&) noexcept = default;
 StreamDecoder& StreamDecoder::operator=(StreamDecoder&&) noexcept = default;
 
 std::string StreamDecoder::Push(TokenId id) {
-  const auto text = tokenizer_->TokenOf(id);
+  const auto text = tokenizer_->impl_->DecodedTextOf(id);
   if (!text || (state_->skip_special && tokenizer_->is_special(id))) return "";
   state_->first->Text(*text);
   state_->first->EndToken();
