@@ -54,6 +54,8 @@ class Propagation {
 
  private:
   friend class Context;
+  void NameDims(const Node& node);
+
   const Graph& graph_;
   ops::SymbolTable& table_;
   const bool may_name_;  // false inside loop bodies, where one name would stand for a number per round
@@ -165,6 +167,19 @@ void Propagation::Run(const std::vector<ValueFacts>& inputs, const std::vector<V
   for (graph::NodeId id : graph_.Order()) {
     Context context(*this, graph_.node(id));
     ops::ApplyRule(context);
+    if (may_name_) NameDims(graph_.node(id));
+  }
+}
+
+// A dimension that no rule could express is still one number in a run: with a name, all that is computed from
+// it is known to agree.
+void Propagation::NameDims(const Node& node) {
+  for (ValueId v : node.outputs) {
+    if (v == kNone || facts_.of(v).kind != graph::TypeKind::kTensor) continue;
+    BoundedShape& shape = facts_.values[static_cast<size_t>(v)].shape;
+    for (int i = 0; i < shape.rank; ++i)
+      if (!shape[i].exact() && shape[i].expr == ops::kNoExpr)
+        shape[i] = table_.Fresh(node.name, shape[i].lower, shape[i].upper);
   }
 }
 
@@ -184,7 +199,8 @@ std::vector<ValueFacts> InputFacts(const Graph& graph, ops::SymbolTable& table, 
       for (size_t i = 0; i < v.declared->size(); ++i) {
         const auto& [number, label] = (*v.declared)[i];
         const std::string own = v.name + "." + std::to_string(i);
-        f.shape.push_back(number >= 0
+        // Some exporters write 0 for "any".
+        f.shape.push_back(number > 0
                               ? Bound::Exactly(number)
                               : table.Symbol(by_label && !label.empty() ? label : own, 0, ops::kUnbounded));
       }

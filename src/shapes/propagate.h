@@ -21,7 +21,7 @@ struct GraphFacts {
   const ops::ValueFacts& of(graph::ValueId v) const { return values[static_cast<size_t>(v)]; }
 };
 
-/// Facts for the graph's inputs from its declarations: numbers are exact, labels and "?" become symbols
+/// Facts for the graph's inputs from its declarations: numbers are exact, labels, "?" and 0 become symbols
 /// "<input>.<axis>" with [0, unbounded): equal labels do not prove equal sizes.
 std::vector<ops::ValueFacts> DeclaredInputFacts(const graph::Graph& graph, ops::SymbolTable& table);
 

@@ -210,7 +210,7 @@ TEST(Propagate, LoopBodiesNameNothing) {
   g->SetCaptures(node, {});
   SymbolTable table;
   const auto facts = Propagate(*g, {Facts(DType::kFloat, {Bound::Exactly(7)})}, {}, table);
-  EXPECT_EQ(facts.of(rows).shape.ToString(&table), "[3,1,0..7]");
+  EXPECT_EQ(facts.of(rows).shape.ToString(&table), "[3,1,last in 0..7]");
   // At the top level it has one, so that two uses are known to be equal.
   auto top = NewGraph();
   const ValueId y = top->AddInput("y", DType::kFloat, std::nullopt);
@@ -295,7 +295,7 @@ TEST(Propagate, OwnOperators) {
   EXPECT_EQ(facts.of(token).dtype, DType::kFloat16);
   EXPECT_EQ(facts.of(y).shape.ToString(&table), "[2,S in 1..32,64]");
   EXPECT_EQ(facts.of(k).shape.ToString(&table), "[2,4,P + S in 1..132,16]");
-  EXPECT_EQ(facts.of(chosen).shape.ToString(&table), "[4..9]<=9");
+  EXPECT_EQ(facts.of(chosen).shape.ToString(&table), "[y_4#1 in 4..9]<=9");
 }
 
 TEST(Propagate, ErrorsNameTheNode) {
