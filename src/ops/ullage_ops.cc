@@ -18,6 +18,38 @@ void Linear(ShapeContext& c) {
   c.Set(0, c.dtype(0), LinearShape(c, c.shape(0), Size(c, "K"), Bound::Exactly(Size(c, "N"))));
 }
 
+/// MultiLinear: A [.., K], then weight, scales?, zero_points?, g_idx?, bias? per part -> [.., N_p] per part.
+void MultiLinear(ShapeContext& c) {
+  const int64_t k = Size(c, "K");
+  const auto n = c.node().IntsView("N");
+  const int parts = static_cast<int>(n.size());
+  if (c.output_count() > parts || c.input_count() > 1 + 5 * parts)
+    c.Fail(c.input_count(), " inputs and ", c.output_count(), " outputs for ", parts, " parts");
+  for (int p = 0; p < c.output_count(); ++p) {
+    if (n[static_cast<size_t>(p)] <= 0) c.Fail("attribute N has ", n[static_cast<size_t>(p)]);
+    if (c.wants(p))
+      c.Set(p, c.dtype(0), LinearShape(c, c.shape(0), k, Bound::Exactly(n[static_cast<size_t>(p)])));
+  }
+}
+
+/// ApplyRotary: X [B, N, S, H], cos, sin [B or 1, S, R], R <= H even -> shape of X. The first R elements of
+/// each head become x * cos + concat(-x[R/2:R], x[:R/2]) * sin.
+void ApplyRotary(ShapeContext& c) {
+  CheckRank(c, 0, 4);
+  const BoundedShape& x = c.shape(0);
+  for (int i = 1; i < 3; ++i) {
+    CheckRank(c, i, 3);
+    CheckSameType(c, 0, i);
+    const BoundedShape& table = c.shape(i);
+    if (!table.known_rank() || !x.known_rank()) continue;
+    if (table[2].exact() && table[2].lower % 2 != 0) c.Fail("a table of width ", table[2].lower);
+    if (table[2].lower > x[3].upper) c.Fail("a table of shape ", table.ToString(), " for ", x.ToString());
+    CheckEqual(c, table[1], x[2], "positions of the table and of the input");
+    if (table[0].lower > 1) CheckEqual(c, table[0], x[0], "batch sizes");
+  }
+  SameAsInput(c);
+}
+
 /// BlockGather: data [V, D] of blocks, indices -> float [indices.., D].
 void BlockGather(ShapeContext& c) {
   CheckRank(c, 0, 2);
@@ -84,6 +116,18 @@ void LastToken(ShapeContext& c) {
 void RegisterUllage(Registry& ops) {
   const std::string_view own = graph::kUllageDomain;
   ops.push_back({.domain = own, .name = "Linear", .min_inputs = 2, .max_inputs = 6, .rule = Linear});
+  ops.push_back({.domain = own,
+                 .name = "MultiLinear",
+                 .min_inputs = 2,
+                 .max_inputs = -1,
+                 .max_outputs = -1,
+                 .rule = MultiLinear});
+  ops.push_back({.domain = own,
+                 .name = "ApplyRotary",
+                 .min_inputs = 3,
+                 .max_inputs = 3,
+                 .rule = ApplyRotary,
+                 .in_place = Bits(0)});
   ops.push_back(
       {.domain = own, .name = "BlockGather", .min_inputs = 2, .max_inputs = 2, .rule = BlockGather});
   ops.push_back({.domain = own, .name = "SwiGLU", .max_inputs = 2, .rule = SwiGlu, .in_place = Bits(0, 1)});
