@@ -25,26 +25,40 @@ struct PassOptions {
   /// Logits are wanted for the last position only: the graph output with this name gets one row per batch.
   /// Empty: keep.
   std::string last_token_output;
-  /// Facts of the graph's inputs, in order; empty: as the graph declares them.
-  std::vector<ops::ValueFacts> input_facts;
+  /// Facts of the graph's inputs, in order, with symbols of the given table. They must hold in every run.
+  /// Empty: as the graph declares them.
+  std::function<std::vector<ops::ValueFacts>(const graph::Graph&, ops::SymbolTable&)> input_facts;
   Evaluator evaluate;
   /// Constants larger than this are not folded into being.
   size_t max_folded_bytes = 64 << 20;
 };
 
-/// Shared by the passes of one pipeline run.
+/// Shared by the passes of one pipeline run: the model's graph, or the body of a node with its context
+/// outside.
 class PassContext {
  public:
   PassContext(graph::Graph& graph, const PassOptions& options) : graph_(graph), options_(options) {}
+  /// For sub-graph `key` of node `owner` of the outer graph.
+  PassContext(PassContext& outer, graph::NodeId owner, std::string key, graph::Graph& body)
+      : graph_(body), options_(outer.options_), outer_(&outer), owner_(owner), key_(std::move(key)) {}
   graph::Graph& graph() { return graph_; }
   const PassOptions& options() const { return options_; }
-  /// Facts of the graph as it is now; computed when asked for, dropped by Changed().
+  bool is_body() const { return outer_ != nullptr; }
+  bool enabled(std::string_view pass) const {
+    return !options_.disabled.count("all") && options_.disabled.find(pass) == options_.disabled.end();
+  }
+  /// Facts of the graph as it was at the first call since the last Changed(); of a body that is never run,
+  /// nothing is known.
   const shapes::GraphFacts& facts();
-  void Changed() { valid_ = false; }
+  /// Drops the facts, those of the outer graphs included.
+  void Changed();
 
  private:
   graph::Graph& graph_;
   const PassOptions& options_;
+  PassContext* outer_ = nullptr;
+  graph::NodeId owner_ = graph::kNone;
+  std::string key_;
   ops::SymbolTable symbols_;
   shapes::GraphFacts facts_;
   bool valid_ = false;

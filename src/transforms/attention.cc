@@ -1,0 +1,214 @@
+/// Attention over a cache that grows by concatenation:
+///   K = Concat(past_k, k);  V = Concat(past_v, v);  Y = softmax(q K^T * scale + bias) V
+/// with each key/value head repeated for its group of query heads, or not, becomes ullage:CachedAttention,
+/// which appends to the cache in place.
+#include <algorithm>
+#include <array>
+
+#include "transforms/passes.h"
+#include "transforms/rewrite.h"
+
+namespace ullage::transforms {
+namespace {
+
+class AttentionPass {
+ public:
+  explicit AttentionPass(PassContext& context) : graph_(context.graph()), lens_(context) {}
+
+  int Run() {
+    int count = 0;
+    for (NodeId id : graph_.Order())
+      if (graph_.node(id).alive && graph_.node(id).Is("", "MatMul")) count += Match(id);
+    return count;
+  }
+
+ private:
+  struct Cache {
+    ValueId present = kNone, past = kNone, added = kNone;
+  };
+
+  void Take(const Node* n) { taken_.push_back(n->id); }
+
+  /// Strips a product with (or a quotient by) a number.
+  ValueId Unscaled(ValueId v, double& scale) {
+    const Node* mul = lens_.Inner(v, "Mul");
+    const Node* n = mul ? mul : lens_.Inner(v, "Div");
+    if (!n) return v;
+    for (size_t i = 0; i < 2; ++i) {
+      const auto s = lens_.Scalar(n->input(i));
+      if (!s || *s == 0 || (n->op == "Div" && i == 0)) continue;
+      scale = n->op == "Div" ? scale / *s : scale * *s;
+      Take(n);
+      return n->input(1 - i);
+    }
+    return v;
+  }
+
+  bool IsSwap(const Node* n) const { return n && n->Ints("perm") == std::vector<int64_t>{0, 1, 3, 2}; }
+
+  /// Strips the repetition of heads.
+  ValueId Unrepeated(ValueId v) {
+    const Node* reshape = lens_.Inner(v, "Reshape");
+    const auto repeat = reshape ? ReadRepeat(lens_, *reshape) : std::nullopt;
+    if (!repeat) return v;
+    taken_.insert(taken_.end(), {reshape->id, repeat->expand, repeat->unsqueeze});
+    return repeat->source;
+  }
+
+  /// Past and new rows behind a cache that only the attention reads (and that may be a result of the model).
+  std::optional<Cache> ReadCache(ValueId v) {
+    const Node* concat = lens_.From(v, "Concat");
+    if (!concat || concat->inputs.size() != 2) return {};
+    const auto& shape = lens_.facts(v).shape;
+    if (shape.rank != 4 || AxisOf(concat->Int("axis", 0), 4) != 2 || !shape[1].exact()) return {};
+    // What is given is the past: a constant would not grow.
+    if (lens_.constant(concat->input(0)) || lens_.constant(concat->input(1))) return {};
+    Take(concat);
+    return Cache{v, concat->input(0), concat->input(1)};
+  }
+
+  bool OnlyTaken(ValueId v) const {
+    const auto& users = graph_.value(v).consumers;
+    return std::all_of(users.begin(), users.end(), [&](NodeId n) {
+      return std::find(taken_.begin(), taken_.end(), n) != taken_.end() || graph_.node(n).Is("", "Shape");
+    });
+  }
+
+  /// The softmax over the last axis behind its guard against rows without any key, and casts around it.
+  ValueId ReadSoftmax(ValueId v) {
+    if (const Node* where = lens_.Inner(v, "Where")) {
+      const Node* is_nan = lens_.Inner(where->input(0), "IsNaN");
+      if (!is_nan || is_nan->input(0) != where->input(2) || lens_.Scalar(where->input(1)) != 0.0)
+        return kNone;
+      v = where->input(2);
+      if (graph_.value(v).consumers.size() != 2 || graph_.IsOutput(v)) return kNone;
+      Take(where);
+      Take(is_nan);
+    } else if (!lens_.OneUse(v)) {
+      return kNone;
+    }
+    const Node* cast = lens_.From(v, "Cast");
+    if (cast) {
+      Take(cast);
+      v = cast->input(0);
+      if (!lens_.OneUse(v)) return kNone;
+    }
+    const Node* softmax = lens_.From(v, "Softmax");
+    if (!softmax) return kNone;
+    // Before version 13 the axis meant all axes from there on, which is the same for the last one.
+    const int64_t axis = softmax->Int("axis", softmax->opset < 13 && softmax->opset > 0 ? 1 : -1);
+    if (AxisOf(axis, 4) != 3) return kNone;
+    Take(softmax);
+    ValueId x = softmax->input(0);
+    if (cast) {
+      const Node* widen = lens_.Inner(x, "Cast");
+      if (!widen || lens_.dtype(widen->input(0)) != lens_.dtype(cast->output(0))) return kNone;
+      Take(widen);
+      x = widen->input(0);
+    }
+    return x;
+  }
+
+  /// Splits bias and scores; `scores` is the product of q and K, scaled or capped.
+  bool ReadScores(ValueId v) {
+    if (const Node* add = lens_.Inner(v, "Add")) {
+      const size_t taken = taken_.size();
+      for (size_t i = 0; i < 2; ++i) {
+        Take(add);
+        bias_ = add->input(1 - i);
+        if (ReadProduct(add->input(i))) return true;
+        taken_.resize(taken);
+      }
+      bias_ = kNone;
+      return false;
+    }
+    return ReadProduct(v);
+  }
+
+  bool ReadProduct(ValueId v) {
+    scale_ = 1;
+    softcap_ = 0;
+    double after = 1;
+    ValueId inner = Unscaled(v, after);
+    if (const Node* tanh = lens_.Inner(inner, "Tanh")) {
+      // c * tanh(s / c)
+      Take(tanh);
+      softcap_ = after;
+      double before = 1;
+      inner = Unscaled(tanh->input(0), before);
+      scale_ = before * after;
+    } else {
+      scale_ = after;
+    }
+    const Node* product = lens_.Inner(inner, "MatMul");
+    if (!product) return false;
+    Take(product);
+    q_ = Unscaled(product->input(0), scale_);
+    ValueId k = Unscaled(product->input(1), scale_);
+    const Node* swap = lens_.Inner(k, "Transpose");
+    if (!IsSwap(swap)) return false;
+    Take(swap);
+    k = Unscaled(swap->input(0), scale_);
+    keys_ = k;
+    return true;
+  }
+
+  bool Match(NodeId id) {
+    const Node& last = graph_.node(id);
+    taken_ = {id};
+    bias_ = kNone;
+    const auto& out = lens_.facts(last.output(0)).shape;
+    if (out.rank != 4) return false;
+    const ValueId x = ReadSoftmax(last.input(0));
+    if (x == kNone || !ReadScores(x)) return false;
+    const auto k = ReadCache(Unrepeated(keys_)), v = ReadCache(Unrepeated(last.input(1)));
+    if (!k || !v || k->present == v->present || !OnlyTaken(k->present) || !OnlyTaken(v->present))
+      return false;
+    const auto &q_shape = lens_.facts(q_).shape, &k_shape = lens_.facts(k->added).shape,
+               &v_shape = lens_.facts(v->added).shape;
+    if (q_shape.rank != 4 || k_shape.rank != 4 || v_shape.rank != 4 || !q_shape[1].exact() ||
+        !k_shape[1].exact() || !v_shape[1].exact())
+      return false;
+    const int64_t heads = q_shape[1].lower, groups = k_shape[1].lower;
+    if (groups < 1 || heads % groups != 0 || v_shape[1].lower != groups) return false;
+    // Without the repetition there is one key head per query head.
+    const auto& wide = lens_.facts(keys_).shape;
+    if (!wide[1].exact() || wide[1].lower != heads) return false;
+    if (!ops::Same(q_shape[3], k_shape[3])) return false;
+    const DType type = lens_.dtype(q_);
+    if (!IsFloating(type) || type == DType::kDouble || lens_.dtype(k->past) != type ||
+        lens_.dtype(v->past) != type)
+      return false;
+    if (bias_ != kNone) {
+      const int rank = lens_.facts(bias_).shape.rank;
+      if (lens_.dtype(bias_) != type || rank < 0 || rank > 4) return false;
+    }
+    // The caches come out of the new node: nothing that it reads may come from them.
+    const std::vector<NodeId> caches = {graph_.value(k->present).producer, graph_.value(v->present).producer};
+    for (ValueId in : {q_, k->added, v->added, k->past, v->past, bias_})
+      if (in != kNone && DependsOn(graph_, in, caches)) return false;
+
+    std::vector<ValueId> inputs = {q_, k->added, v->added, k->past, v->past};
+    if (bias_ != kNone) inputs.push_back(bias_);
+    graph::Patch patch(graph_, "attention");
+    Node& fused = Fuse(patch, kUllageDomain, "CachedAttention", "Attention", std::move(inputs),
+                       {last.output(0), k->present, v->present}, taken_);
+    fused.attributes["scale"] = static_cast<float>(scale_);
+    if (softcap_ != 0) fused.attributes["softcap"] = static_cast<float>(softcap_);
+    return true;
+  }
+
+  graph::Graph& graph_;
+  Lens lens_;
+  std::vector<NodeId> taken_;
+  ValueId q_ = kNone, keys_ = kNone, bias_ = kNone;
+  double scale_ = 1, softcap_ = 0;
+};
+
+}  // namespace
+
+int FuseAttention(PassContext& context) {
+  return AttentionPass(context).Run();
+}
+
+}  // namespace ullage::transforms
