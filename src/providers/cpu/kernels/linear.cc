@@ -39,7 +39,8 @@ class LinearKernel final : public Kernel {
     const auto ns = multi ? node.Ints("N") : std::vector<int64_t>{node.RequiredInt("N")};
     const auto bits = multi ? node.Ints("bits") : std::vector<int64_t>{node.Int("bits", 4)};
     const auto blocks = multi ? node.Ints("block_size") : std::vector<int64_t>{node.Int("block_size", 0)};
-    std::vector<std::string> formats = {node.op == "MatMulNBits" ? "nbits" : node.Str("format", "")};
+    std::vector<std::string> formats;
+    if (!multi) formats = {node.op == "MatMulNBits" ? "nbits" : node.Str("format", "")};
     if (multi)
       if (const auto it = node.attributes.find("format"); it != node.attributes.end())
         if (const auto* list = std::get_if<std::vector<std::string>>(&it->second)) formats = *list;
