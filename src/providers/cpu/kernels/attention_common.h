@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "kernels/kernel.h"
 #include "providers/cpu/dense/attention.h"
@@ -43,7 +44,34 @@ inline dense::HeadLayout LayoutOf(const dense::CacheArray& c, int64_t size) {
   return {c.batch_stride, size, c.head_stride};
 }
 
-/// A mask or bias that spreads over [B, N, S, T] from the right, numpy's way.
-void SetBias(const TensorView* bias, dense::AttentionArgs* args);
+/// A mask or bias that spreads over [B, N, S, T] from the right, numpy's way. `padded`: a last dimension that
+/// is smaller than T, 1 included, hides the keys beyond it (ai.onnx:Attention); else 1 spreads.
+void SetBias(const TensorView* bias, dense::AttentionArgs* args, bool padded = false);
+
+/// The block planned for the slot; from GetScratchBuffer() where nothing bounds the shapes.
+void* Workspace(kernels::KernelContext& context, int slot, size_t bytes);
+
+/// Product of sizes; kUnbounded when one of them is, or when it overflows.
+int64_t UpperProduct(std::initializer_list<int64_t> sizes);
+
+/// New rows of keys (or values) and what is added to them.
+struct NewRows {
+  const void* data = nullptr;
+  DType dtype = DType::kFloat;
+  dense::HeadLayout layout;
+  int64_t count = 0;       ///< rows per batch row
+  int64_t size = 0;        ///< elements of one head
+  dense::ConstArray bias;  ///< [heads * size]; data may be null
+};
+/// What attention reads.
+struct KeyRows {
+  dense::ConstArray data;
+  dense::HeadLayout layout;
+};
+/// Joins `past_len` rows of `past` ([B, heads, rows, size], may be null) and the new ones in `present` (the
+/// same memory as past, or another; may be null: then in the workspace of `slot`, AppendedBytes() large).
+/// Without past, present and bias the new rows are read where they are.
+KeyRows AppendRows(kernels::KernelContext& context, int64_t batch, int64_t heads, int64_t past_len,
+                   const NewRows& rows, const TensorView* past, TensorView* present, int slot);
 
 }  // namespace ullage::cpu

@@ -1,5 +1,8 @@
-/// Rows of quantised tables: ullage:BlockGather, com.microsoft:GatherBlockQuantized (gather_axis 0).
+/// Rows of quantised constant tables: ullage:BlockGather, and com.microsoft:GatherBlockQuantized where blocks
+/// do not straddle rows. gather_blocks.cc has the other forms.
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "core/checked.h"
 #include "core/error.h"
@@ -36,15 +39,8 @@ class BlockLookupKernel final : public Kernel {
     } else {
       const int64_t bits = n.Int("bits", 4);
       const int rank = shape.rank();
-      int64_t gather = n.Int("gather_axis", 0), axis = n.Int("quantize_axis", 1);
-      if (gather < 0) gather += rank;
-      if (axis < 0) axis += rank;
-      if (rank < 2 || gather != 0 || axis != rank - 1)
-        info.Unsupported("gather_axis ", gather, " with quantize_axis ", axis, " for data of rank ", rank);
       weight_.scales = info.constant(2);
       weight_.zero_points = info.constant(3);
-      if (!weight_.scales || (n.has_input(3) && !weight_.zero_points))
-        info.Unsupported("scales and zero points must be constants");
       weight_.block_size = n.Int("block_size", 128);
       const bool packed_bytes = weight_.data->dtype == DType::kUInt8 && bits < 8;
       const int64_t columns = shape.at(-1) * (packed_bytes ? 8 / bits : 1);
@@ -54,8 +50,6 @@ class BlockLookupKernel final : public Kernel {
       weight_.bits = bits;
       if (weight_.data->dtype == DType::kUInt8) {
         // Codes of a row lie densely, low bits first: MatMulNBits' layout when blocks divide the row.
-        if (columns % weight_.block_size != 0 && columns > weight_.block_size)
-          info.Unsupported("rows of ", columns, " columns with blocks of ", weight_.block_size);
         weight_.format = "nbits";
         if (columns < weight_.block_size) weight_.block_size = columns;
       } else {
@@ -109,6 +103,24 @@ class BlockLookupKernel final : public Kernel {
   bool strict_ = false;
 };
 
+/// Why a table is left to the general kernel.
+std::optional<std::string> Refuse(const KernelInfo& info) {
+  const graph::Node& n = info.node;
+  if (n.op == "BlockGather") return std::nullopt;
+  const auto data = info.constant(0);
+  if (!data || !info.constant(2) || (n.has_input(3) && !info.constant(3))) return "the table is not constant";
+  const int rank = data->shape.rank();
+  const int64_t gather = n.Int("gather_axis", 0), axis = n.Int("quantize_axis", 1), bits = n.Int("bits", 4);
+  if (rank < 2 || (gather < 0 ? gather + rank : gather) != 0 || (axis < 0 ? axis + rank : axis) != rank - 1)
+    return "it gathers along an inner axis";
+  const int64_t block = n.Int("block_size", 128);
+  const int64_t columns =
+      data->shape.at(-1) * (data->dtype == DType::kUInt8 && bits < 8 && bits > 0 ? 8 / bits : 1);
+  if (block < 1 || columns < 1 || (columns % block != 0 && columns > block)) return "blocks straddle rows";
+  if (columns < block && data->dtype != DType::kUInt8) return "a row is less than a block";
+  return std::nullopt;
+}
+
 std::unique_ptr<Kernel> Create(const KernelInfo& info) {
   return std::make_unique<BlockLookupKernel>(info);
 }
@@ -125,6 +137,7 @@ void RegisterBlockLookup(kernels::Registry& registry) {
     def.types = {kernels::TypeSet{DType::kUInt8, DType::kInt8, DType::kUInt4, DType::kInt4},
                  kernels::TypeSet{DType::kInt32, DType::kInt64}};
     def.create = Create;
+    def.refuse = Refuse;
     registry.Add(std::move(def));
   }
 }

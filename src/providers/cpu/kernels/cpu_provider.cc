@@ -17,12 +17,24 @@ class Cpu final : public Provider {
     cpu::RegisterBlockLookup(registry_);
     cpu::RegisterGatedActivation(registry_);
     cpu::RegisterGroupQueryAttention(registry_);
+    cpu::RegisterMultiHeadAttention(registry_);
+    cpu::RegisterStandardAttention(registry_);
+    cpu::RegisterRotary(registry_);
+    cpu::RegisterApplyRotary(registry_);
     cpu::RegisterArithmetic(registry_);
     cpu::RegisterUnary(registry_);
     cpu::RegisterCompare(registry_);
     cpu::RegisterLayout(registry_);
     cpu::RegisterGather(registry_);
     cpu::RegisterReduce(registry_);
+    cpu::RegisterPackedAttention(registry_);
+    cpu::RegisterGatherBlocks(registry_);
+    cpu::RegisterPad(registry_);
+    cpu::RegisterEinsum(registry_);
+    cpu::RegisterSelection(registry_);
+    cpu::RegisterClip(registry_);
+    cpu::RegisterExactMatMul(registry_);
+    cpu::RegisterQuantizeLinear(registry_);
   }
   std::string_view name() const override { return "cpu"; }
   std::vector<DeviceInfo> devices() const override {

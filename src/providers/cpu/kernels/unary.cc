@@ -5,6 +5,7 @@
 #include "core/checked.h"
 #include "providers/cpu/dense/elementwise.h"
 #include "providers/cpu/kernels/families.h"
+#include "providers/cpu/kernels/small_types.h"
 #include "providers/cpu/kernels/types.h"
 
 namespace ullage::cpu {
@@ -247,7 +248,12 @@ To Convert(From v) {
 
 class CastKernel final : public Kernel {
  public:
-  explicit CastKernel(const KernelInfo&) {}
+  explicit CastKernel(const KernelInfo& info) : saturate_(info.node.Int("saturate", 1) != 0) {
+    const std::string rounding = info.node.Str("round_mode", "up");
+    rounding_ = rounding == "nearest" ? SmallRounding::kNearest
+                : rounding == "down"  ? SmallRounding::kDown
+                                      : SmallRounding::kUp;
+  }
   void Compute(KernelContext& context) const override {
     const TensorView& x = *context.input(0);
     TensorView& y = *context.output(0);
@@ -262,17 +268,48 @@ class CastKernel final : public Kernel {
     };
     if (vectorised(x.dtype) && vectorised(y.dtype))
       return dense::Cast(context.threads(), {x.data, x.dtype}, n, {y.data, y.dtype});
-    ForNumberOrBool(x.dtype, [&](auto from) {
-      using F = decltype(from);
-      ForNumberOrBool(y.dtype, [&](auto to) {
-        using T = decltype(to);
-        using A = typename Arithmetic<T>::Type;
-        EachChunk(context.threads(), n, [&](int64_t first, int64_t last) {
-          for (int64_t i = first; i < last; ++i) y.as<T>()[i] = Store<T>(Convert<A>(Load(x.as<F>()[i])));
-        });
+    if (IsSmall(x.dtype)) {
+      ToElements(context.threads(), y, n, [&](int64_t i) { return SmallAt(x.data, x.dtype, i); });
+    } else {
+      ForNumberOrBool(x.dtype, [&](auto from) {
+        using F = decltype(from);
+        const F* in = x.as<F>();
+        ToElements(context.threads(), y, n, [in](int64_t i) { return Load(in[i]); });
+      });
+    }
+  }
+
+ private:
+  static bool IsSmall(DType d) { return IsSmallFloat(d) || IsPackedInteger(d); }
+  template <class At>
+  void ToElements(ThreadTeam& team, TensorView& y, int64_t n, const At& at) const {
+    if (IsSmall(y.dtype)) {
+      // Chunks begin at whole bytes.
+      EachChunk(team, n, [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) SetSmall(y, i, at(i));
+      });
+      return;
+    }
+    ForNumberOrBool(y.dtype, [&](auto to) {
+      using T = decltype(to);
+      using A = typename Arithmetic<T>::Type;
+      EachChunk(team, n, [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) y.as<T>()[i] = Store<T>(Convert<A>(at(i)));
       });
     });
   }
+  template <class V>
+  void SetSmall(TensorView& y, int64_t i, V v) const {
+    if (!IsSmallFloat(y.dtype)) return SetPacked(y.data, y.dtype, i, static_cast<int>(Convert<int64_t>(v)));
+    const uint8_t code = EncodeSmallFloat(y.dtype, static_cast<float>(v), saturate_, rounding_);
+    if (y.dtype == DType::kFloat4E2M1)
+      SetPacked(y.data, y.dtype, i, code);
+    else
+      y.as<uint8_t>()[i] = code;
+  }
+
+  bool saturate_;
+  SmallRounding rounding_ = SmallRounding::kUp;
 };
 
 template <class K>
@@ -304,8 +341,14 @@ void RegisterUnary(kernels::Registry& registry) {
   add("", "Not", kernels::TypeSet{DType::kBool}, Create<SimpleUnary>);
   add("", "IsNaN", kernels::kAllFloats, Create<SimpleUnary>);
   add("", "IsInf", kernels::kAllFloats, Create<SimpleUnary>);
-  add("", "Cast", kernels::kNumbersAndBool, Create<CastKernel>);
-  add("", "CastLike", kernels::kNumbersAndBool, Create<CastKernel>);
+  const kernels::TypeSet castable =
+      kernels::kNumbersAndBool | kernels::TypeSet{DType::kInt4,         DType::kUInt4,
+                                                  DType::kInt2,         DType::kUInt2,
+                                                  DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ,
+                                                  DType::kFloat8E5M2,   DType::kFloat8E5M2FNUZ,
+                                                  DType::kFloat8E8M0,   DType::kFloat4E2M1};
+  add("", "Cast", castable, Create<CastKernel>);
+  add("", "CastLike", castable, Create<CastKernel>);
 }
 
 }  // namespace ullage::cpu
