@@ -13,6 +13,9 @@ const KernelSet& KernelsFor(Isa isa) {
       return KernelsAvx512();
     case Isa::kAmxInt8:
       return KernelsAmx();
+#elif defined(__aarch64__)
+    case Isa::kNeon:
+      return KernelsNeon();
 #endif
     default:
       return KernelsScalar();

@@ -85,6 +85,8 @@ const KernelSet& KernelsAvx2();
 const KernelSet& KernelsAvxVnni();
 const KernelSet& KernelsAvx512();
 const KernelSet& KernelsAmx();
+#elif defined(__aarch64__)
+const KernelSet& KernelsNeon();
 #endif
 /// The set for an instruction set that IsSupported() here.
 const KernelSet& KernelsFor(Isa isa);
