@@ -43,14 +43,18 @@ class ApplyRotaryKernel final : public Kernel {
     const int64_t total = batch * heads * rows, step = std::max<int64_t>(1, (1 << 14) / width);
     ForNumber(x.dtype, [&](auto tag) {
       using T = decltype(tag);
-      const T *in = x.as<T>(), *c = cos.as<T>(), *s = sin.as<T>();
-      T* out = y.as<T>();
-      context.threads().Run((total + step - 1) / step, [&](int64_t task, int) {
-        for (int64_t r = task * step; r < std::min(total, (task + 1) * step); ++r) {
-          const int64_t table = r / (heads * rows) * table_batch + r % rows * rot;
-          Turn(in + r * width, c + table, s + table, rot, width, out + r * width);
-        }
-      });
+      if constexpr (!std::is_floating_point_v<typename Arithmetic<T>::Type>)
+        return;  // not among the types taken
+      else {
+        const T *in = x.as<T>(), *c = cos.as<T>(), *s = sin.as<T>();
+        T* out = y.as<T>();
+        context.threads().Run((total + step - 1) / step, [&](int64_t task, int) {
+          for (int64_t r = task * step; r < std::min(total, (task + 1) * step); ++r) {
+            const int64_t table = r / (heads * rows) * table_batch + r % rows * rot;
+            Turn(in + r * width, c + table, s + table, rot, width, out + r * width);
+          }
+        });
+      }
     });
   }
 };
