@@ -62,7 +62,12 @@ void DecodeWithoutAllocating(const std::string& path, int threads, int64_t conte
   options.threads = threads;
   options.context = context;
   const auto decoder = Decoder::Create(source, options);
-  Sampler sampler({.temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.01f, .repetition_penalty = 1.1f, .seed = 7},
+  Sampler sampler({.temperature = 0.7f,
+                   .top_k = 40,
+                   .top_p = 0.9f,
+                   .min_p = 0.01f,
+                   .repetition_penalty = 1.1f,
+                   .seed = 7},
                   decoder->vocabulary());
   std::vector<int32_t> history = {1, 2, 3, 4, 5};
   history.reserve(static_cast<size_t>(context) + 1);
