@@ -67,7 +67,9 @@ class LinearKernel final : public Kernel {
         info.Unsupported("the group index must be constant");
       if (node.has_input(base + 4)) part.bias = static_cast<int>(base + 4);
       if (!part.weight.dense()) {
-        const auto accuracy = activation_bits == 8 ? quant::Accuracy::kInt8 : quant::Accuracy::kFloat;
+        const auto accuracy = activation_bits == 8    ? quant::Accuracy::kInt8
+                              : activation_bits == 16 ? quant::Accuracy::kInt16
+                                                      : quant::Accuracy::kFloat;
         part.layout = quant::PlanPack(part.weight.block_format(), part.weight.n, k_, accuracy,
                                       part.weight.g_idx != nullptr);
       } else if (part.weight.data->elements() != CheckedMul(part.weight.n, k_)) {

@@ -3,6 +3,7 @@
 /// For each block b of 32 elements along K and each token t one record, at (b * m + t) * record size, so that
 /// all tokens of a block lie together:
 ///  - kInt8: one ActivationBlock. q = round(a / scale), halves to even, scale = max|a| / 127;
+///  - kInt16: two ActivationBlocks: a = scale * (256 q0 + q1), scale = max|a| / 32639;
 ///  - kInt24: three ActivationBlocks, most significant digit first: a = scale * (65536 q0 + 256 q1 + q2),
 ///  digits in
 ///    [-128, 127], scale = max|a| / 8355711;
@@ -31,13 +32,16 @@ struct alignas(64) ActivationBlock {
 };
 static_assert(sizeof(ActivationBlock) == 64);
 
-/// Digits of a form: 1 for kInt8, 3 for kInt24 (0 for kFloat).
+/// Digits of a form: 1 for kInt8, 2 for kInt16, 3 for kInt24 (0 for kFloat).
 constexpr int DigitsOf(Activations form) {
-  return form == Activations::kInt8 ? 1 : form == Activations::kInt24 ? 3 : 0;
+  return form == Activations::kInt8    ? 1
+         : form == Activations::kInt16 ? 2
+         : form == Activations::kInt24 ? 3
+                                       : 0;
 }
 /// Bytes of one record.
 constexpr size_t RecordBytes(Activations form) {
-  return form == Activations::kInt8 ? 64 : form == Activations::kInt24 ? 192 : 128;
+  return form == Activations::kFloat ? 128 : 64 * static_cast<size_t>(DigitsOf(form));
 }
 
 /// Bytes of the activations of m tokens with k elements; throws kInvalidModel on overflow. A multiple of 64.

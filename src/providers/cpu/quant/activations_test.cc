@@ -30,14 +30,14 @@ std::vector<float> RandomRows(int64_t count, uint32_t seed) {
 TEST_P(ActivationsOnIsa, FollowsTheDefinition) {
   constexpr int64_t m = 5, lda = 120;
   for (const int64_t k : {1, 15, 16, 17, 31, 32, 33, 48, 100}) {
-    for (const Activations form : {Activations::kInt8, Activations::kInt24}) {
+    for (const Activations form : {Activations::kInt8, Activations::kInt16, Activations::kInt24}) {
       const std::vector<float> a = RandomRows(m * lda, static_cast<uint32_t>(k));
       AlignedTestBuffer out(ActivationBytes(form, m, k));
       ThreadTeam team(2);
       QuantizeActivations(form, a.data(), lda, m, k, out.data(), team);
       out.CheckEnd();
       const int digits = DigitsOf(form);
-      const double limit = digits == 1 ? 127 : 8355711;
+      const double limit = digits == 1 ? 127 : digits == 2 ? 32639 : 8355711;
       const ActivationBlock* blocks = reinterpret_cast<const ActivationBlock*>(out.data());
       for (int64_t b = 0; b < (k + 31) / 32; ++b) {
         for (int64_t t = 0; t < m; ++t) {
@@ -54,7 +54,10 @@ TEST_P(ActivationsOnIsa, FollowsTheDefinition) {
             const double x = b * 32 + i < k ? a[static_cast<size_t>(t * lda + b * 32 + i)] : 0;
             ASSERT_LE(std::abs(static_cast<double>(code)), limit);
             // Half a step, and what float division and multiplication may shift the border by.
-            ASSERT_NEAR(static_cast<double>(code), x * limit / largest, digits == 1 ? 0.50002 : 1.5);
+            ASSERT_NEAR(static_cast<double>(code), x * limit / largest,
+                        digits == 1   ? 0.50002
+                        : digits == 2 ? 0.505
+                                      : 1.5);
             if (x == 0) {
               ASSERT_EQ(code, 0);
             }
@@ -82,7 +85,8 @@ TEST_P(ActivationsOnIsa, SameBitsAsPortableCode) {
   for (size_t i = 0; i < a.size(); i += 11) a[i] *= 1e-20f;
   // Values on the border between two codes.
   for (int i = 0; i < 32; ++i) a[static_cast<size_t>(i)] = i == 0 ? 127.0f : static_cast<float>(i) + 0.5f;
-  for (const Activations form : {Activations::kInt8, Activations::kInt24, Activations::kFloat}) {
+  for (const Activations form :
+       {Activations::kInt8, Activations::kInt16, Activations::kInt24, Activations::kFloat}) {
     const size_t bytes = ActivationBytes(form, m, k);
     AlignedTestBuffer out(bytes), expected(bytes);
     QuantizeActivationRows(form, a.data(), k, m, k, 0, m, out.data());
@@ -94,7 +98,7 @@ TEST_P(ActivationsOnIsa, SameBitsAsPortableCode) {
 }
 
 TEST_P(ActivationsOnIsa, SpecialValues) {
-  for (const Activations form : {Activations::kInt8, Activations::kInt24}) {
+  for (const Activations form : {Activations::kInt8, Activations::kInt16, Activations::kInt24}) {
     AlignedTestBuffer out(ActivationBytes(form, 1, 32));
     const ActivationBlock* record = reinterpret_cast<const ActivationBlock*>(out.data());
     const auto quantize = [&](float special) {

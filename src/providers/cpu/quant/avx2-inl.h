@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kRecord = 64;             // of one digit
 constexpr int64_t kAhead = 2048;            // bytes between what is used and what is fetched
+constexpr int32_t kMaxInt16 = 32639;        // 127 * (256 + 1)
 constexpr int32_t kMaxInt24 = 8355711;      // 127 * (65536 + 256 + 1)
 constexpr uint32_t kTinyBits = 0x0d800000;  // 2^-100
 constexpr uint32_t kInfinityBits = 0x7f800000;
@@ -119,6 +120,8 @@ ULLAGE_INLINE __m256 JoinDigits(const __m256i* sums) {
   const __m256 first = _mm256_cvtepi32_ps(sums[0]);
   if constexpr (kDigits == 1) {
     return first;
+  } else if constexpr (kDigits == 2) {
+    return _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_slli_epi32(sums[0], 8), sums[1]));
   } else {
     const __m256i low = _mm256_add_epi32(_mm256_slli_epi32(sums[1], 8), sums[2]);
     return _mm256_fmadd_ps(first, _mm256_set1_ps(65536.0f), _mm256_cvtepi32_ps(low));
@@ -198,7 +201,9 @@ void Dot(const DotArgs& args) {
 
 template <int kBits, bool kIq4, bool kHalf, bool kMin>
 DotFn PickFused(int digits) {
-  return digits == 3 ? Dot<kBits, kIq4, true, kHalf, kMin, 3, 1> : Dot<kBits, kIq4, true, kHalf, kMin, 1, 1>;
+  return digits == 3   ? Dot<kBits, kIq4, true, kHalf, kMin, 3, 1>
+         : digits == 2 ? Dot<kBits, kIq4, true, kHalf, kMin, 2, 1>
+                       : Dot<kBits, kIq4, true, kHalf, kMin, 1, 1>;
 }
 
 template <int kBits>
@@ -245,6 +250,8 @@ DotFn PickTile(const DotKind& kind) {
 template <int kBits>
 DotFn PickTile(const DotKind& kind, int tokens) {
   if (kind.digits == 3) return tokens == 1 ? PickTile<kBits, 3, 1>(kind) : nullptr;
+  if (kind.digits == 2)
+    return tokens == 1 ? PickTile<kBits, 2, 1>(kind) : tokens == 2 ? PickTile<kBits, 2, 2>(kind) : nullptr;
   switch (tokens) {
     case 1:
       return PickTile<kBits, 1, 1>(kind);

@@ -53,7 +53,8 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
     largest_lanes = _mm256_max_epi32(
         largest_lanes, _mm256_and_si256(_mm256_castps_si256(x[i]), _mm256_set1_epi32(0x7fffffff)));
   const uint32_t bits = static_cast<uint32_t>(MaxLane(largest_lanes));
-  const int32_t limit = int8 ? 127 : kMaxInt24;
+  const bool int16 = form == Activations::kInt16;
+  const int32_t limit = int8 ? 127 : int16 ? kMaxInt16 : kMaxInt24;
   float scale = 0, inverse = 0;
   if (bits >= kInfinityBits) {
     const uint32_t nan = 0x7fc00000;
@@ -75,7 +76,7 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
   }
   ActivationBlock* digits = static_cast<ActivationBlock*>(record);
   const int32_t h0 = SumLanes(_mm256_add_epi32(v[0], v[1])), h1 = SumLanes(_mm256_add_epi32(v[2], v[3]));
-  for (int d = 0; d < (int8 ? 1 : 3); ++d) {
+  for (int d = 0; d < (int8 ? 1 : int16 ? 2 : 3); ++d) {
     digits[d].scale = scale;
     digits[d].value_sum = scale * static_cast<float>(h0 + h1);
     digits[d].half_sum[0] = scale * static_cast<float>(h0);
@@ -83,8 +84,10 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
   }
   if (!int8) {
     __m256i digit[4];
-    TakeDigit(v, digit);
-    PutDigit(&digits[2], digit);
+    if (!int16) {
+      TakeDigit(v, digit);
+      PutDigit(&digits[2], digit);
+    }
     TakeDigit(v, digit);
     PutDigit(&digits[1], digit);
   }

@@ -96,10 +96,12 @@ ULLAGE_INLINE Quads UnpackQuads(const uint8_t* in) {
 /// The exact integers of the digits as one float each.
 template <int kDigits>
 ULLAGE_INLINE __m512 JoinDigits(const __m512i* sums) {
-  const __m512 first = _mm512_cvtepi32_ps(sums[0]);
   if constexpr (kDigits == 1) {
-    return first;
+    return _mm512_cvtepi32_ps(sums[0]);
+  } else if constexpr (kDigits == 2) {
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(sums[0], 8), sums[1]));
   } else {
+    const __m512 first = _mm512_cvtepi32_ps(sums[0]);
     const __m512i low = _mm512_add_epi32(_mm512_slli_epi32(sums[1], 8), sums[2]);
     return _mm512_fmadd_ps(first, _mm512_set1_ps(65536.0f), _mm512_cvtepi32_ps(low));
   }

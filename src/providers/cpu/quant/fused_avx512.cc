@@ -65,6 +65,7 @@ void Fused(const DotArgs& args) {
 template <int kBits, bool kIq4, bool kHalf, bool kMin>
 DotFn Pick(int digits, int tokens) {
   if (digits == 3) return tokens == 1 ? Fused<kBits, kIq4, kHalf, kMin, 3, 1> : nullptr;
+  if (digits == 2) return tokens == 1 ? Fused<kBits, kIq4, kHalf, kMin, 2, 1> : nullptr;
   if (tokens == 1) return Fused<kBits, kIq4, kHalf, kMin, 1, 1>;
   return tokens == 2 ? Fused<kBits, kIq4, kHalf, kMin, 1, 2> : nullptr;
 }

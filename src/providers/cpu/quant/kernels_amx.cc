@@ -17,12 +17,12 @@ struct alignas(64) TileConfig {
 
 constexpr int kTokens = 16;
 
-// Tiles 0 and 1: sums; 2 and 3: activations; 4 and 5: codes.
+// Tiles 0, 1, 6 and 7: sums; 2 and 3: activations; 4 and 5: codes.
 void Begin() {
   TileConfig config;
   for (int i = 0; i < 2; ++i) {
-    config.rows[i] = kTokens;
-    config.row_bytes[i] = 64;
+    config.rows[i] = config.rows[6 + i] = kTokens;
+    config.row_bytes[i] = config.row_bytes[6 + i] = 64;
     config.rows[2 + i] = kTokens;
     config.row_bytes[2 + i] = 32;
     config.rows[4 + i] = 8;
@@ -109,8 +109,85 @@ void Tile(const DotArgs& args) {
   for (int t = 0; t < kTokens; ++t) _mm512_storeu_ps(args.acc + t * 16, acc[t]);
 }
 
+// Two digits: a product each for the high and the low one, joined as integers.
+#define ULLAGE_DIGIT_PRODUCTS(high, low, b, out)                      \
+  do {                                                                \
+    _tile_zero(high);                                                 \
+    _tile_zero(low);                                                  \
+    _tile_loadd(b, codes, 64);                                        \
+    _tile_loadd(2, records, static_cast<int>(2 * kRecord));           \
+    _tile_loadd(3, records + kRecord, static_cast<int>(2 * kRecord)); \
+    if constexpr (kSigned) {                                          \
+      _tile_dpbssd(high, 2, b);                                       \
+      _tile_dpbssd(low, 3, b);                                        \
+    } else {                                                          \
+      _tile_dpbsud(high, 2, b);                                       \
+      _tile_dpbsud(low, 3, b);                                        \
+    }                                                                 \
+    _tile_stored(high, (out)[0], 64);                                 \
+    _tile_stored(low, (out)[1], 64);                                  \
+  } while (false)
+
+template <bool kMin>
+ULLAGE_INLINE void ScaleDigits(const int32_t (*sums)[kTokens * 16], const uint8_t* records,
+                               const float* scales, const float* mins, __m512* acc) {
+  const __m512 scale = _mm512_loadu_ps(scales);
+  __m512 min;
+  if constexpr (kMin) min = _mm512_loadu_ps(mins);
+  ULLAGE_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    const ActivationBlock& a = RecordAt(records + 2 * t * kRecord);
+    const __m512i digits[2] = {_mm512_load_si512(sums[0] + t * 16), _mm512_load_si512(sums[1] + t * 16)};
+    acc[t] = _mm512_fmadd_ps(JoinDigits<2>(digits), _mm512_mul_ps(scale, _mm512_set1_ps(a.scale)), acc[t]);
+    if constexpr (kMin) acc[t] = _mm512_fmadd_ps(min, _mm512_set1_ps(a.value_sum), acc[t]);
+  }
+}
+
+template <bool kSigned, bool kMin>
+void TileDigits(const DotArgs& args) {
+  alignas(64) int32_t sums[2][2][kTokens * 16];
+  __m512 acc[kTokens];
+  ULLAGE_UNROLL
+  for (int t = 0; t < kTokens; ++t) acc[t] = _mm512_loadu_ps(args.acc + t * 16);
+  const uint8_t* codes = args.codes;
+  const uint8_t* records = args.activations;
+  const float* scales = args.scales;
+  const float* mins = args.mins;
+  const int64_t stride = args.block_stride;
+  const auto advance = [&] {
+    codes += 512;
+    records += stride;
+  };
+  ULLAGE_DIGIT_PRODUCTS(0, 1, 4, sums[0]);
+  advance();
+  int64_t left = args.blocks - 1;
+  for (; left >= 2; left -= 2) {
+    ULLAGE_DIGIT_PRODUCTS(6, 7, 5, sums[1]);
+    ScaleDigits<kMin>(sums[0], records - stride, scales, mins, acc);
+    advance();
+    ULLAGE_DIGIT_PRODUCTS(0, 1, 4, sums[0]);
+    ScaleDigits<kMin>(sums[1], records - stride, scales + 16, mins + 16, acc);
+    advance();
+    scales += 32;
+    mins += 32;
+  }
+  if (left == 1) {
+    ULLAGE_DIGIT_PRODUCTS(6, 7, 5, sums[1]);
+    ScaleDigits<kMin>(sums[0], records - stride, scales, mins, acc);
+    ScaleDigits<kMin>(sums[1], records, scales + 16, mins + 16, acc);
+  } else {
+    ScaleDigits<kMin>(sums[0], records - stride, scales, mins, acc);
+  }
+  ULLAGE_UNROLL
+  for (int t = 0; t < kTokens; ++t) _mm512_storeu_ps(args.acc + t * 16, acc[t]);
+}
+
 DotFn Find(const DotKind& kind, bool is_signed) {
-  if (kind.half || kind.digits != 1) return nullptr;
+  if (kind.half || kind.digits > 2) return nullptr;
+  if (kind.digits == 2) {
+    if (is_signed) return kind.min ? nullptr : TileDigits<true, false>;
+    return kind.min ? TileDigits<false, true> : TileDigits<false, false>;
+  }
   if (is_signed) return kind.min ? nullptr : Tile<true, false>;
   return kind.min ? Tile<false, true> : Tile<false, false>;
 }

@@ -3,6 +3,7 @@
 namespace ullage::quant {
 namespace {
 
+constexpr int32_t kMaxInt16 = 32639;        // 127 * (256 + 1)
 constexpr int32_t kMaxInt24 = 8355711;      // 127 * (65536 + 256 + 1)
 constexpr uint32_t kTinyBits = 0x0d800000;  // 2^-100
 constexpr uint32_t kInfinityBits = 0x7f800000;
@@ -46,7 +47,8 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
   const uint32_t bits = static_cast<uint32_t>(
       _mm512_reduce_max_epi32(_mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(x0), magnitude),
                                                _mm512_and_si512(_mm512_castps_si512(x1), magnitude))));
-  const int32_t limit = int8 ? 127 : kMaxInt24;
+  const bool int16 = form == Activations::kInt16;
+  const int32_t limit = int8 ? 127 : int16 ? kMaxInt16 : kMaxInt24;
   float scale = 0, inverse = 0;
   if (bits >= kInfinityBits) {
     const uint32_t nan = 0x7fc00000;
@@ -66,7 +68,7 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
   }
   ActivationBlock* digits = static_cast<ActivationBlock*>(record);
   const int32_t h0 = _mm512_reduce_add_epi32(v0), h1 = _mm512_reduce_add_epi32(v1);
-  const int count_digits = int8 ? 1 : 3;
+  const int count_digits = int8 ? 1 : int16 ? 2 : 3;
   for (int d = 0; d < count_digits; ++d) {
     digits[d].scale = scale;
     digits[d].value_sum = scale * static_cast<float>(h0 + h1);
@@ -75,6 +77,10 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
   }
   if (int8) {
     PutDigit(&digits[0], v0, v1, h0, h1);
+  } else if (int16) {
+    const __m512i a0 = TakeDigit(&v0), a1 = TakeDigit(&v1);
+    PutDigit(&digits[1], a0, a1);
+    PutDigit(&digits[0], v0, v1);
   } else {
     const __m512i a0 = TakeDigit(&v0), a1 = TakeDigit(&v1);
     PutDigit(&digits[2], a0, a1);

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kRecord = 64;             // of one digit
 constexpr int64_t kAhead = 1024;            // bytes between what is used and what is fetched
+constexpr int32_t kMaxInt16 = 32639;        // 127 * (256 + 1)
 constexpr int32_t kMaxInt24 = 8355711;      // 127 * (65536 + 256 + 1)
 constexpr uint32_t kTinyBits = 0x0d800000;  // 2^-100
 constexpr uint32_t kInfinityBits = 0x7f800000;
@@ -71,6 +72,8 @@ ULLAGE_INLINE float32x4_t JoinDigits(const int32x4_t* sums) {
   const float32x4_t first = vcvtq_f32_s32(sums[0]);
   if constexpr (kDigits == 1) {
     return first;
+  } else if constexpr (kDigits == 2) {
+    return vcvtq_f32_s32(vaddq_s32(vshlq_n_s32(sums[0], 8), sums[1]));
   } else {
     const int32x4_t low = vaddq_s32(vshlq_n_s32(sums[1], 8), sums[2]);
     return vfmaq_f32(vcvtq_f32_s32(low), first, vdupq_n_f32(65536.0f));
@@ -142,7 +145,9 @@ void Dot(const DotArgs& args) {
 
 template <int kBits, bool kIq4, bool kHalf, bool kMin>
 DotFn PickFused(int digits) {
-  return digits == 3 ? Dot<kBits, kIq4, true, kHalf, kMin, 3, 1> : Dot<kBits, kIq4, true, kHalf, kMin, 1, 1>;
+  return digits == 3   ? Dot<kBits, kIq4, true, kHalf, kMin, 3, 1>
+         : digits == 2 ? Dot<kBits, kIq4, true, kHalf, kMin, 2, 1>
+                       : Dot<kBits, kIq4, true, kHalf, kMin, 1, 1>;
 }
 
 template <int kBits>
@@ -189,6 +194,8 @@ DotFn PickTile(const DotKind& kind) {
 template <int kBits>
 DotFn PickTile(const DotKind& kind, int tokens) {
   if (kind.digits == 3) return tokens == 1 ? PickTile<kBits, 3, 1>(kind) : nullptr;
+  if (kind.digits == 2)
+    return tokens == 1 ? PickTile<kBits, 2, 1>(kind) : tokens == 2 ? PickTile<kBits, 2, 2>(kind) : nullptr;
   switch (tokens) {
     case 1:
       return PickTile<kBits, 1, 1>(kind);
@@ -247,7 +254,8 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
   for (int i = 0; i < 8; ++i)
     lanes = vmaxq_u32(lanes, vandq_u32(vreinterpretq_u32_f32(x[i]), vdupq_n_u32(0x7fffffff)));
   const uint32_t bits = vmaxvq_u32(lanes);
-  const int32_t limit = int8 ? 127 : kMaxInt24;
+  const bool int16 = form == Activations::kInt16;
+  const int32_t limit = int8 ? 127 : int16 ? kMaxInt16 : kMaxInt24;
   float scale = 0, inverse = 0;
   if (bits >= kInfinityBits) {
     const uint32_t nan = 0x7fc00000;
@@ -272,7 +280,7 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
     s1 = vaddq_s32(s1, v[4 + i]);
   }
   const int32_t h0 = vaddvq_s32(s0), h1 = vaddvq_s32(s1);
-  for (int d = 0; d < (int8 ? 1 : 3); ++d) {
+  for (int d = 0; d < (int8 ? 1 : int16 ? 2 : 3); ++d) {
     digits[d].scale = scale;
     digits[d].value_sum = scale * static_cast<float>(h0 + h1);
     digits[d].half_sum[0] = scale * static_cast<float>(h0);
@@ -280,8 +288,10 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
   }
   if (!int8) {
     int32x4_t digit[8];
-    TakeDigit(v, digit);
-    PutDigit(&digits[2], digit);
+    if (!int16) {
+      TakeDigit(v, digit);
+      PutDigit(&digits[2], digit);
+    }
     TakeDigit(v, digit);
     PutDigit(&digits[1], digit);
   }

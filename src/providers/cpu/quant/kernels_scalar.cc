@@ -11,6 +11,7 @@
 namespace ullage::quant {
 namespace {
 
+constexpr int32_t kMaxInt16 = 32639;        // 127 * (256 + 1)
 constexpr int32_t kMaxInt24 = 8355711;      // 127 * (65536 + 256 + 1)
 constexpr uint32_t kTinyBits = 0x0d800000;  // 2^-100
 constexpr uint32_t kInfinityBits = 0x7f800000;
@@ -44,7 +45,9 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
     const uint32_t bits = std::bit_cast<uint32_t>(a[i]) & 0x7fffffffu;
     if (bits > largest_bits) largest_bits = bits;
   }
-  const int32_t limit = form == Activations::kInt8 ? 127 : kMaxInt24;
+  const int32_t limit = form == Activations::kInt8    ? 127
+                        : form == Activations::kInt16 ? kMaxInt16
+                                                      : kMaxInt24;
   const float largest = std::bit_cast<float>(largest_bits);
   int32_t values[32] = {};
   float scale = 0;
@@ -62,6 +65,15 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
   if (form == Activations::kInt8) {
     for (int i = 0; i < 32; ++i) digits[0].q[i] = static_cast<int8_t>(values[i]);
     SumDigits(values, digits, 1, scale);
+    return;
+  }
+  if (form == Activations::kInt16) {
+    for (int i = 0; i < 32; ++i) {
+      const int8_t low = static_cast<int8_t>(values[i] & 255);
+      digits[1].q[i] = low;
+      digits[0].q[i] = static_cast<int8_t>((values[i] - low) / 256);
+    }
+    SumDigits(values, digits, 2, scale);
     return;
   }
   for (int i = 0; i < 32; ++i) {
@@ -197,7 +209,7 @@ void Tile(const DotArgs& args) {
           const int32_t offset = !kMin && args.offset_shift < 32 ? minus_sum * (1 << args.offset_shift) : 0;
           value[d] = DotInteger(codes, digits[d], r, part * kElements, (part + 1) * kElements) + offset;
         }
-        float x = static_cast<float>(value[0]);
+        float x = static_cast<float>(kDigits == 2 ? value[0] * 256 + value[1] : value[0]);
         if (kDigits == 3) x = std::fma(x, 65536.0f, static_cast<float>(value[1] * 256 + value[2]));
         float acc = std::fma(x, args.scales[e] * digits[0].scale, args.acc[r]);
         if (kMin) acc = std::fma(args.mins[e], kHalf ? digits[0].half_sum[part] : digits[0].value_sum, acc);
@@ -215,7 +227,7 @@ DotFn PickTile(const DotKind& kind) {
 
 DotFn FindTile(const DotKind& kind, int tokens) {
   if (tokens != 1) return nullptr;
-  return kind.digits == 3 ? PickTile<3>(kind) : PickTile<1>(kind);
+  return kind.digits == 3 ? PickTile<3>(kind) : kind.digits == 2 ? PickTile<2>(kind) : PickTile<1>(kind);
 }
 
 void Indexed(const IndexedArgs& args) {

@@ -90,7 +90,7 @@ TEST_P(MatMulOnIsa, EveryFormatAgainstDoublePrecision) {
   for (const FormatCase& c : AllFormats()) {
     for (const auto& [n, k] : OddSizes(c)) {
       const TestWeight w = RandomWeight(c.format, n, k, static_cast<uint32_t>(n * 31 + k), c.g_idx);
-      for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kFloat}) {
+      for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kInt16, Accuracy::kFloat}) {
         Product product(w, accuracy);
         // Weights as packed: pack_test compares those with the source.
         std::vector<float> weights(static_cast<size_t>(n * k));
@@ -131,7 +131,7 @@ TEST_P(MatMulOnIsa, SameBitsAsPortableCode) {
   for (const FormatCase& c : AllFormats()) {
     const int64_t n = 45, k = AlignUp<int64_t>(570, c.k_step);
     const TestWeight w = RandomWeight(c.format, n, k, 9, c.g_idx);
-    for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kFloat}) {
+    for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kInt16, Accuracy::kFloat}) {
       Product product(w, accuracy);
       for (const int64_t m : {1, 2, 27}) {
         SCOPED_TRACE(testing::Message() << c.name << " m " << m);
@@ -156,7 +156,7 @@ TEST_P(MatMulOnIsa, LargestCodesAndDigits) {
     if (c.format.kind == BlockKind::kGguf && c.k_step == 32)
       for (size_t i = 0; i < w.data.size(); ++i)
         if (i % static_cast<size_t>(TraitsOf(c.format.gguf).bytes) >= 4) w.data[i] = std::byte{0xff};
-    for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kFloat}) {
+    for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kInt16, Accuracy::kFloat}) {
       Product product(w, accuracy);
       // All digits 127, all -127, and the digits 100, -128, -128 (with one 1 to fix the scale).
       for (const float value : {1.0f, -1.0f, kStep * (100 * 65536 - 128 * 256 - 128)}) {
@@ -181,7 +181,7 @@ TEST_P(MatMulOnIsa, SameBitsForAnyThreadsAndAnyCutOfTokens) {
     const TestWeight w = RandomWeight(c.format, n, k, 4, c.g_idx);
     if (GetParam() == Isa::kScalar && c.format.zero_point == ZeroPoint::kMiddle)
       continue;  // portable code is slow
-    for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kFloat}) {
+    for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kInt16, Accuracy::kFloat}) {
       Product product(w, accuracy);
       const std::vector<float> a = RandomValues(m * k, 2);
       const std::vector<float> out = product.Run(a, m, 1);
@@ -278,8 +278,8 @@ TEST_P(MatMulOnIsa, MatMulNBitsByHand) {
   std::memcpy(w.scales.data(), scales, sizeof scales);
   std::vector<float> a(20);
   for (int k = 0; k < 20; ++k) a[static_cast<size_t>(k)] = static_cast<float>(k);
-  for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kFloat}) {
-    const double slack = accuracy == Accuracy::kInt8 ? 6 : 1e-3;
+  for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kInt16, Accuracy::kFloat}) {
+    const double slack = accuracy == Accuracy::kInt8 ? 6 : accuracy == Accuracy::kInt16 ? 0.03 : 1e-3;
     const std::vector<float> plain = Product(w, accuracy).Run(a, 1);
     EXPECT_NEAR(plain[0], 55, slack);
     EXPECT_NEAR(plain[1], 4, slack);

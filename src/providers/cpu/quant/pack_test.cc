@@ -18,7 +18,7 @@ namespace {
 TEST(Pack, KeepsTheValuesOfEveryFormat) {
   for (const FormatCase& c : AllFormats()) {
     for (const auto& [n, k] : OddSizes(c)) {
-      for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kFloat}) {
+      for (const Accuracy accuracy : {Accuracy::kInt8, Accuracy::kInt16, Accuracy::kFloat}) {
         SCOPED_TRACE(testing::Message() << c.name << " [" << n << "," << k << "]");
         const TestWeight w = RandomWeight(c.format, n, k, static_cast<uint32_t>(n + k), c.g_idx);
         CheckView(w.view());

@@ -98,9 +98,10 @@ PackedLayout PlanPack(const BlockFormat& format, int64_t n, int64_t k, Accuracy 
   } else {
     PlanScaled(&l, accuracy, has_g_idx);
   }
-  l.activations = l.indexed                     ? Activations::kFloat
-                  : accuracy == Accuracy::kInt8 ? Activations::kInt8
-                                                : Activations::kInt24;
+  l.activations = l.indexed                      ? Activations::kFloat
+                  : accuracy == Accuracy::kInt8  ? Activations::kInt8
+                  : accuracy == Accuracy::kInt16 ? Activations::kInt16
+                                                 : Activations::kInt24;
   l.scale_count = l.indexed      ? format.Blocks(k)
                   : l.span == 16 ? 2 * l.blocks
                                  : CeilDiv(l.blocks * kBlock, l.span);
@@ -116,7 +117,7 @@ PackedLayout PlanPack(const BlockFormat& format, int64_t n, int64_t k, Accuracy 
 }
 
 std::string PackedLayout::Name() const {
-  static constexpr const char* kActivationNames[] = {"int8", "int24", "float32"};
+  static constexpr const char* kActivationNames[] = {"int8", "int16", "int24", "float32"};
   const std::string zero = min_form == MinForm::kOffset      ? StrCat("offset ", offset)
                            : min_form == MinForm::kZeroPoint ? std::string("zero points")
                                                              : std::string("minima");

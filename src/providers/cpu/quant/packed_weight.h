@@ -39,12 +39,14 @@ inline constexpr int64_t kBlock = 32;
 /// What the caller allows a product to do with its activations.
 enum class Accuracy : uint8_t {
   kInt8,   ///< quantise them to 8 bits per block of 32 (ONNX accuracy_level 4, and what GGUF runners do)
+  kInt16,  ///< 16 bits per block of 32: errors far below those of quantised weights
   kFloat,  ///< results as accurate as float arithmetic (accuracy_level 0 and 1)
 };
 
 /// The form in which a packed weight wants its activations (see activations.h).
 enum class Activations : uint8_t {
   kInt8,   ///< 8 bits per block of 32
+  kInt16,  ///< 16 bits per block of 32, as two digits of 8 bits
   kInt24,  ///< 24 bits per block of 32, as three digits of 8 bits: errors as those of a float sum
   kFloat,  ///< float
 };

@@ -71,6 +71,11 @@ DotFn Pick(const DotKind& kind) {
 
 DotFn FindTileAvx512(const DotKind& kind, int tokens) {
   if (kind.digits == 3) return tokens == 1 ? Pick<3, 1>(kind) : tokens == 4 ? Pick<3, 4>(kind) : nullptr;
+  if (kind.digits == 2)
+    return tokens == 1   ? Pick<2, 1>(kind)
+           : tokens == 4 ? Pick<2, 4>(kind)
+           : tokens == 6 ? Pick<2, 6>(kind)
+                         : nullptr;
   switch (tokens) {
     case 1:
       return Pick<1, 1>(kind);
