@@ -29,19 +29,23 @@ class AttentionPass {
 
   void Take(const Node* n) { taken_.push_back(n->id); }
 
-  /// Strips a product with (or a quotient by) a number.
+  /// Strips products with (or quotients by) numbers.
   ValueId Unscaled(ValueId v, double& scale) {
-    const Node* mul = lens_.Inner(v, "Mul");
-    const Node* n = mul ? mul : lens_.Inner(v, "Div");
-    if (!n) return v;
-    for (size_t i = 0; i < 2; ++i) {
-      const auto s = lens_.Scalar(n->input(i));
-      if (!s || *s == 0 || (n->op == "Div" && i == 0)) continue;
-      scale = n->op == "Div" ? scale / *s : scale * *s;
+    for (;;) {
+      const Node* mul = lens_.Inner(v, "Mul");
+      const Node* n = mul ? mul : lens_.Inner(v, "Div");
+      const std::optional<double> left = n ? lens_.Scalar(n->input(0)) : std::nullopt;
+      const std::optional<double> right = n ? lens_.Scalar(n->input(1)) : std::nullopt;
+      if (right && *right != 0) {
+        scale = mul ? scale * *right : scale / *right;
+      } else if (mul && left && *left != 0) {
+        scale *= *left;
+      } else {
+        return v;
+      }
       Take(n);
-      return n->input(1 - i);
+      v = n->input(right ? 0 : 1);
     }
-    return v;
   }
 
   bool IsSwap(const Node* n) const { return n && n->Ints("perm") == std::vector<int64_t>{0, 1, 3, 2}; }

@@ -67,8 +67,9 @@ class LinearPass {
     patch.Remove(id);
     std::rotate(weight->nodes.begin(), weight->nodes.end() - 1, weight->nodes.end());
     Build(patch, *weight, a, bias, y, 0);
-    for (NodeId n : weight->nodes)
-      if (graph_.node(n).alive && lens_.Unused(graph_.node(n).output(0))) patch.Remove(n);
+    // From the product up, so that each is unused when its turn comes.
+    for (auto n = weight->nodes.rbegin(); n != weight->nodes.rend(); ++n)
+      if (graph_.node(*n).alive && lens_.Unused(graph_.node(*n).output(0))) patch.Remove(*n);
     return true;
   }
 

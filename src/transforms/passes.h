@@ -13,6 +13,8 @@ int FoldConstants(PassContext& context);
 int FoldRemaining(PassContext& context);
 // shape_fold.cc: sizes and small integers, by what the facts prove.
 int FoldShapes(PassContext& context);
+// common.cc
+int MergeCommon(PassContext& context);
 // conditional.cc
 int InlineConditionals(PassContext& context);
 int SelectConstants(PassContext& context);

@@ -22,6 +22,8 @@ constexpr Pass kPipeline[] = {
     {"gelu", FuseGelu, "Decomposed GELU, erf and tanh forms."},
     {"rope", FuseRotary, "Decomposed rotary embedding."},
     {"shape-folding", FoldShapes, "Sizes are read where they are known first, and once."},
+    {"constant-folding", FoldConstants,
+     "Again, for numbers that are computed from sizes (attention scales)."},
     {"attention", FuseAttention, "Decomposed attention over a growing cache, appended in place."},
     {"swiglu", FuseGated, "Gated activations: SiLU or GELU of one product times another."},
     {"residual-norm", FuseResidualNorm, "A sum and the normalisation of it."},
@@ -29,6 +31,7 @@ constexpr Pass kPipeline[] = {
     {"last-token", KeepLastToken,
      "Computes the head for the last token only, where that is all that is wanted."},
     {"shape-folding", FoldShapes, "Again, for what the fusions laid bare."},
+    {"common-subexpressions", MergeCommon, "Equal computations are done once."},
     {"constant-folding", FoldRemaining, "What is left of arithmetic on weights."},
     {"dead-nodes", RemoveDead, "Removes nodes whose results nobody uses."},
 };

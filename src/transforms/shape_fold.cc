@@ -57,7 +57,8 @@ class ShapeFolder {
     if (node.outputs.size() != 1 || !node.has_output(0) || !Plain(node)) return false;
     const ValueId v = node.output(0);
     const auto& f = lens_.facts(v);
-    const bool makeable = f.dtype == DType::kInt64 || f.dtype == DType::kInt32 || f.dtype == DType::kBool;
+    const bool makeable = f.dtype == DType::kInt64 || f.dtype == DType::kInt32 || f.dtype == DType::kBool ||
+                          f.dtype == DType::kFloat;
     if (!makeable || !f.shape.exact() || graph_.IsOutput(v) || f.kind != graph::TypeKind::kTensor)
       return false;
     const auto values = lens_.Ints(v);
@@ -66,7 +67,10 @@ class ShapeFolder {
     if (shape.elements() != static_cast<int64_t>(values->size())) return false;
     graph::Patch patch(graph_, "shape-folding");
     patch.Remove(id);
-    BecomeConstant(graph_, v, graph::MakeInts(shape, *values, f.dtype));
+    if (f.dtype == DType::kFloat)
+      BecomeConstant(graph_, v, graph::MakeFloats(shape, std::vector<float>(values->begin(), values->end())));
+    else
+      BecomeConstant(graph_, v, graph::MakeInts(shape, *values, f.dtype));
     return true;
   }
 
@@ -81,12 +85,17 @@ class ShapeFolder {
     return s.axis < shape.rank ? &shape[s.axis] : nullptr;
   }
 
+  /// Products of activations keep their readers: what is above them may become one attention node.
+  bool IsBarrier(const Node& node) const {
+    return node.Is("", "MatMul") && !lens_.constant(node.input(0)) && !lens_.constant(node.input(1));
+  }
+
   /// The first tensor up the graph that certainly has the same size on some axis.
   Size Earliest(Size at) const {
     for (;;) {
       const Node* from = graph_.ProducerOf(at.value);
       const Bound* wanted = BoundOf(at);
-      if (!from || !wanted) return at;
+      if (!from || !wanted || IsBarrier(*from)) return at;
       Size found;
       for (ValueId u : from->inputs) {
         if (u == kNone || found.value != kNone || lens_.constant(u) ||
@@ -195,7 +204,7 @@ class ShapeFolder {
     for (bool moved = true; moved;) {
       moved = false;
       const Node* from = graph_.ProducerOf(at);
-      if (!from) break;
+      if (!from || IsBarrier(*from)) break;
       for (ValueId u : from->inputs) {
         if (u == kNone || lens_.constant(u) || !lens_.SameShape(u, at)) continue;
         at = u;
