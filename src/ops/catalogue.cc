@@ -35,6 +35,8 @@ Registry Build() {
   RegisterControl(ops);
   RegisterSequences(ops);
   RegisterSignals(ops);
+  RegisterStrings(ops);
+  RegisterLosses(ops);
   RegisterUllage(ops);
   std::sort(ops.begin(), ops.end(), [](const OpInfo& a, const OpInfo& b) { return Key(a) < Key(b); });
   return ops;

@@ -171,45 +171,61 @@ void Loop(ShapeContext& c) {
     Publish(c, o++, Stacked(c, results[i], trips, 0));
 }
 
+// Version 8 has an optional input of sequence lengths in front and a batch axis before everything; later ones
+// scan along any axis.
 void Scan(ShapeContext& c) {
   const auto body = Body(c, "body");
-  if (!SinceOpset(c, 9)) c.Unsupported("Scan of version 8");
+  const bool batched = !SinceOpset(c, 9);
+  const int first = batched ? 1 : 0;
   const int64_t scanned = c.node().RequiredInt("num_scan_inputs");
-  if (scanned < 1 || scanned > c.input_count()) c.Fail("num_scan_inputs is ", scanned);
-  const int states = c.input_count() - static_cast<int>(scanned);
-  if (static_cast<int>(body->inputs.size()) != c.input_count())
-    c.Fail("the body has ", body->inputs.size(), " inputs, expected ", c.input_count());
+  const int given = c.input_count() - first;
+  if (scanned < 1 || scanned > given) c.Fail("num_scan_inputs is ", scanned);
+  const int states = given - static_cast<int>(scanned);
+  if (static_cast<int>(body->inputs.size()) != given)
+    c.Fail("the body has ", body->inputs.size(), " inputs, expected ", given);
   if (static_cast<int>(body->outputs.size()) < std::max(c.output_count(), states))
     c.Fail("the body gives ", body->outputs.size(), " results, expected ", c.output_count());
-  std::vector<ValueFacts> carried, slices;
-  for (int i = 0; i < states; ++i) carried.push_back(InputFacts(c, i));
+  for (int i = first; i < c.input_count(); ++i)
+    if (!c.has(i)) c.Fail("input ", i, " is missing");
   const auto in_axes = c.node().IntsView("scan_input_axes"), out_axes = c.node().IntsView("scan_output_axes");
-  Bound length;
-  for (int i = 0; i < scanned; ++i) {
-    const BoundedShape& s = c.shape(states + i);
-    ValueFacts f;
-    f.dtype = c.dtype(states + i);
-    if (s.known_rank()) {
-      if (s.rank == 0) c.Fail("a scanned input is a scalar");
-      const int axis =
-          c.Axis(static_cast<size_t>(i) < in_axes.size() ? in_axes[static_cast<size_t>(i)] : 0, s.rank);
-      length = i == 0 ? s[axis] : Equated(c, length, s[axis], "lengths of the scanned inputs");
-      f.shape.rank = 0;
-      for (int k = 0; k < s.rank; ++k)
-        if (k != axis) f.shape.push_back(s[k]);
+  Bound batch, length;
+  const auto without = [&](const ValueFacts& f, int64_t axis_attr, Bound& size, bool fresh) {
+    ValueFacts r;
+    r.dtype = f.dtype;
+    if (!f.shape.known_rank()) return r;
+    if (f.shape.rank == 0) c.Fail("a scanned or batched input is a scalar");
+    const int axis = c.Axis(axis_attr, f.shape.rank);
+    size = fresh ? f.shape[axis] : Equated(c, size, f.shape[axis], "lengths of the inputs");
+    r.shape.rank = 0;
+    for (int k = 0; k < f.shape.rank; ++k)
+      if (k != axis) r.shape.push_back(f.shape[k]);
+    return r;
+  };
+  std::vector<ValueFacts> carried, slices;
+  bool batch_known = false, length_known = false;
+  for (int i = 0; i < given; ++i) {
+    ValueFacts f = InputFacts(c, first + i);
+    if (batched) {
+      f = without(f, 0, batch, !batch_known);
+      batch_known = true;
     }
-    slices.push_back(std::move(f));
+    if (i < states) {
+      carried.push_back(std::move(f));
+      continue;
+    }
+    const auto k = static_cast<size_t>(i - states);
+    slices.push_back(without(f, k < in_axes.size() ? in_axes[k] : 0, length, !length_known));
+    length_known = true;
   }
   const auto results = FixedPoint(c, *body, {}, carried, slices, 0);
   for (int o = 0; o < c.output_count(); ++o) {
-    if (o < states) {
-      Publish(c, o, carried[static_cast<size_t>(o)]);
-      continue;
-    }
+    const auto i = static_cast<size_t>(o);
     const auto k = static_cast<size_t>(o - states);
-    Publish(c, o,
-            Stacked(c, results[static_cast<size_t>(o)], length,
-                    k < out_axes.size() ? static_cast<int>(out_axes[k]) : 0));
+    ValueFacts f =
+        o < states ? carried[i]
+                   : Stacked(c, results[i], length, k < out_axes.size() ? static_cast<int>(out_axes[k]) : 0);
+    if (batched) f = Stacked(c, f, batch, 0);
+    Publish(c, o, f);
   }
 }
 
@@ -225,7 +241,7 @@ void RegisterControl(Registry& ops) {
                  .rule = Loop,
                  .reads_values = Bits(0, 1)});
   ops.push_back(
-      {.name = "Scan", .since = 8, .min_inputs = 1, .max_inputs = -1, .max_outputs = -1, .rule = Scan});
+      {.name = "Scan", .since = 8, .min_inputs = 0, .max_inputs = -1, .max_outputs = -1, .rule = Scan});
 }
 
 }  // namespace ullage::ops

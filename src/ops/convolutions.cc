@@ -250,21 +250,47 @@ void MaxUnpool(ShapeContext& c) {
   c.Set(0, c.dtype(0), out);
 }
 
-// X [N, C * block, L], image_shape, block_shape -> [N, C, image..]; rank 3 only with two spatial axes.
+// X [N, C * block, L], image_shape, block_shape -> [N, C, image..]
 void Col2Im(ShapeContext& c) {
   CheckRank(c, 0, 3);
-  CheckElements(c, 1, 2);
-  CheckElements(c, 2, 2);
-  BoundedShape out = AnyDims(4);
-  // X [N, C * block, L]
-  if (c.shape(0).known_rank()) out[0] = c.shape(0)[0];
+  CheckRank(c, 1, 1);
+  CheckRank(c, 2, 1);
   const BoundedValues *image = c.values(1), *block = c.values(2);
-  if (image && image->count == 2) {
-    out[2] = CheckedDim(c, (*image)[0]);
-    out[3] = CheckedDim(c, (*image)[1]);
+  int spatial = image ? image->count : block ? block->count : -1;
+  for (int i = 1; i < 3 && spatial < 0; ++i)
+    if (c.shape(i).rank == 1 && c.shape(i)[0].exact() && c.shape(i)[0].lower <= kMaxRank)
+      spatial = static_cast<int>(c.shape(i)[0].lower);
+  if (spatial < 0) {
+    c.Set(0, c.dtype(0), BoundedShape::Unknown());
+    return;
   }
-  if (block && block->count == 2 && c.shape(0).known_rank())
-    out[1] = c.math().DivExact(c.shape(0)[1], c.math().Mul((*block)[0], (*block)[1]));
+  if ((image && image->count != spatial) || (block && block->count != spatial))
+    c.Fail("image_shape and block_shape have different lengths");
+  BoundedShape out = BoundedShape::Scalar();
+  Bound channels, size = Bound::Exactly(1);
+  for (int i = 0; block && i < spatial; ++i) size = c.math().Mul(size, (*block)[i]);
+  if (block && c.shape(0).known_rank()) channels = CheckedDim(c, c.math().DivExact(c.shape(0)[1], size));
+  out.push_back(c.shape(0).known_rank() ? c.shape(0)[0] : Bound());
+  out.push_back(channels);
+  for (int i = 0; i < spatial; ++i) out.push_back(image ? CheckedDim(c, (*image)[i]) : Bound());
+  c.Set(0, c.dtype(0), out);
+}
+
+// X, W, offset, B?, mask?
+void DeformConv(ShapeContext& c) {
+  c.Set(0, c.dtype(0), ConvShape(c, 0, 1));
+}
+
+// X [N, C, H, W], rois [R, 5] -> [R, C, pooled..]
+void MaxRoiPool(ShapeContext& c) {
+  CheckRank(c, 0, 4);
+  CheckRank(c, 1, 2);
+  const auto pooled = c.node().IntsView("pooled_shape");
+  if (pooled.size() != 2) c.Fail("pooled_shape has ", pooled.size(), " numbers, expected 2");
+  BoundedShape out = AnyDims(4);
+  if (c.shape(1).known_rank()) out[0] = c.shape(1)[0];
+  if (c.shape(0).known_rank()) out[1] = c.shape(0)[1];
+  for (int i = 0; i < 2; ++i) out[i + 2] = CheckedDim(c, Bound::Exactly(pooled[static_cast<size_t>(i)]));
   c.Set(0, c.dtype(0), out);
 }
 
@@ -294,6 +320,8 @@ void RegisterConvolutions(Registry& ops) {
                  .max_inputs = 3,
                  .rule = Col2Im,
                  .reads_values = Bits(1, 2)});
+  ops.push_back({.name = "DeformConv", .since = 19, .min_inputs = 3, .max_inputs = 5, .rule = DeformConv});
+  ops.push_back({.name = "MaxRoiPool", .since = 1, .min_inputs = 2, .max_inputs = 2, .rule = MaxRoiPool});
   ops.push_back({.domain = ms, .name = "FusedConv", .min_inputs = 2, .max_inputs = 4, .rule = Conv});
   ops.push_back({.domain = ms, .name = "NhwcMaxPool", .rule = NhwcMaxPool});
   ops.push_back({.domain = ms,

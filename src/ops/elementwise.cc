@@ -26,16 +26,17 @@ void Predicate(ShapeContext& c) {
 }
 
 BoundedShape BinaryShape(ShapeContext& c, DType out) {
-  // Versions below 7 broadcast along an attribute axis.
-  if (!SinceOpset(c, 7) && c.node().Int("broadcast", 0) != 0 && c.node().has_attr("axis"))
-    c.Unsupported("broadcasting along an axis (operators before version 7)");
-  const BoundedShape shape = Broadcast(c, c.shape(0), c.shape(1));
+  // Before version 7 the second input is stretched to the first, from the attribute axis on.
+  const bool old = !SinceOpset(c, 7);
+  if (old && c.shape(1).known_rank() && c.shape(0).known_rank() && c.shape(1).rank > c.shape(0).rank)
+    c.Fail("cannot stretch ", c.shape(1).ToString(), " to ", c.shape(0).ToString());
+  const BoundedShape shape = old ? c.shape(0) : Broadcast(c, c.shape(0), c.shape(1));
   c.Set(0, out, shape);
   return shape;
 }
 
 void BinaryValues(ShapeContext& c, DType out, const BoundedShape& shape, vm::Binary f) {
-  if (!c.wants_values()) return;
+  if (!c.wants_values() || !SinceOpset(c, 7)) return;
   const BoundedValues* a = c.values(0);
   const BoundedValues* b = c.values(1);
   const int count = SmallCount(shape);
@@ -81,13 +82,19 @@ void Logic(ShapeContext& c) {
   BinaryValues(c, DType::kBool, shape, f);
 }
 
-// The slope is stretched to the data, never the other way.
+// The slope is stretched to the data, never the other way. Before version 7 it was one number per channel.
 void PRelu(ShapeContext& c) {
   CheckSameType(c, 0, 1);
-  const BoundedShape both = Broadcast(c, c.shape(0), c.shape(1));
-  if (both.known_rank() && both.rank != c.shape(0).rank)
-    c.Fail("the slope of shape ", c.shape(1).ToString(), " does not fit data of shape ",
-           c.shape(0).ToString());
+  const BoundedShape &x = c.shape(0), &slope = c.shape(1);
+  if (x.known_rank() && slope.known_rank()) {
+    if (SinceOpset(c, 7)) {
+      const BoundedShape both = Broadcast(c, x, slope);
+      if (both.rank != x.rank)
+        c.Fail("a slope of shape ", slope.ToString(), " for data of shape ", x.ToString());
+    } else if (slope.rank == 1 && slope[0].lower > 1 && x.rank > 1) {
+      CheckEqual(c, slope[0], x[1], "slopes and channels");
+    }
+  }
   SameAsInput(c);
 }
 
@@ -228,6 +235,12 @@ void RegisterElementwise(Registry& ops) {
   unary("Ceil", 1, UnaryValue<vm::Same>);
   unary("Floor", 1, UnaryValue<vm::Same>);
   unary("Round", 11, UnaryValue<vm::Same>);
+  ops.push_back({.name = "SwiGLU",
+                 .since = 28,
+                 .min_inputs = 2,
+                 .max_inputs = 2,
+                 .rule = ArithmeticOnly,
+                 .in_place = Bits(0, 1)});
   ops.push_back({.name = "IsNaN", .since = 9, .rule = Predicate});
   ops.push_back({.name = "IsInf", .since = 10, .rule = Predicate});
 

@@ -26,6 +26,8 @@ void RegisterRecurrent(Registry& ops);     // recurrent.cc: LSTM, GRU, RNN
 void RegisterControl(Registry& ops);       // control.cc: If, Loop, Scan
 void RegisterSequences(Registry& ops);     // sequences.cc: sequences and optionals
 void RegisterSignals(Registry& ops);       // signals.cc: DFT, STFT, windows
+void RegisterStrings(Registry& ops);       // strings.cc: strings, images in files, ai.onnx.ml
+void RegisterLosses(Registry& ops);        // losses.cc: training losses
 void RegisterUllage(Registry& ops);        // ullage_ops.cc: operators of our own passes
 
 }  // namespace ullage::ops

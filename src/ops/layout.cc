@@ -346,9 +346,44 @@ void Concat(ShapeContext& c) {
   OfferValues(c, 0, c.dtype(0), r);
 }
 
+void ReverseSequence(ShapeContext& c) {
+  CheckRankAtLeast(c, 0, 2);
+  CheckRank(c, 1, 1);
+  SameAsInput(c);
+}
+
+// Each of the axes gets the size that the contents of input 1 name.
+void CenterCropPad(ShapeContext& c) {
+  const BoundedShape& in = c.shape(0);
+  if (!in.known_rank()) {
+    c.Set(0, c.dtype(0), BoundedShape::Unknown());
+    return;
+  }
+  Axes axes = AxesFromAttr(c, "axes", in.rank);
+  if (axes.kind == Axes::kAbsent) {
+    axes.count = in.rank;
+    for (int i = 0; i < in.rank; ++i) axes.order[static_cast<size_t>(i)] = i;
+  }
+  const BoundedValues* sizes = c.values(1);
+  if (sizes && sizes->count != axes.count) c.Fail(sizes->count, " sizes for ", axes.count, " axes");
+  BoundedShape out = in;
+  out.max_elements = kUnbounded;
+  for (int i = 0; i < axes.count; ++i)
+    out[axes.order[static_cast<size_t>(i)]] = sizes ? CheckedDim(c, (*sizes)[i]) : Bound();
+  c.Set(0, c.dtype(0), out);
+}
+
 }  // namespace
 
 void RegisterLayout(Registry& ops) {
+  ops.push_back(
+      {.name = "ReverseSequence", .since = 10, .min_inputs = 2, .max_inputs = 2, .rule = ReverseSequence});
+  ops.push_back({.name = "CenterCropPad",
+                 .since = 18,
+                 .min_inputs = 2,
+                 .max_inputs = 2,
+                 .rule = CenterCropPad,
+                 .reads_values = Bits(1)});
   ops.push_back({.name = "Shape", .since = 1, .rule = ShapeOf});
   ops.push_back({.name = "Size", .since = 1, .rule = SizeOf});
   ops.push_back({.name = "Reshape", .since = 1, .rule = Reshape, .view_of = 0});
