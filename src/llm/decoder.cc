@@ -145,6 +145,7 @@ std::unique_ptr<Decoder> Decoder::Create(const ModelSource& source, const Decode
   };
   if (d->chunk_ > 1) spec.profiles.push_back({"prefill", profile(d->chunk_)});
   spec.profiles.push_back({"decode", profile(1)});
+  spec.input_facts = profile(d->chunk_);
   d->single_profile_ = d->chunk_ == 1;
   d->session_ = session::Session::Create(std::move(spec));
   d->logits_index_ = d->session_->OutputIndex(d->logits_name_);

@@ -70,6 +70,7 @@ void Initializer::Optimize() {
     at = comma + 1;
   }
   options.last_token_output = s.spec_.last_token_output;
+  options.input_facts = s.spec_.input_facts;
   options.evaluate = EvaluateNode;
   s.passes_ = transforms::RunPipeline(graph, options);
 }

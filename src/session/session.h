@@ -50,6 +50,9 @@ struct SessionSpec {
   OptionBag options;
   int threads = 0;  ///< 0: the option, or physical cores
   std::vector<ProfileSpec> profiles;
+  /// Facts of the graph's inputs that hold in every Run, for the level-1 passes; empty: what the graph
+  /// declares.
+  std::function<std::vector<ops::ValueFacts>(const graph::Graph&, ops::SymbolTable&)> input_facts;
   std::vector<StateSpec> states;
   std::vector<ExtraMemory> extra;
   /// Graph output that is wanted for the last position only; empty: none.
