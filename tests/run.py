@@ -69,7 +69,7 @@ def counted(count, name, args, timeout, **kw):
     """A program that prints its own counts, the last line `…N passed, N failed[, N skipped]`."""
     start = time.time()
     status, output = run(args, timeout, **kw)
-    found = re.findall(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", output)
+    found = re.findall(r"^\w+: (\d+) passed, (\d+) failed(?:, (\d+) skipped)?", output, re.M)
     if found and output.strip().split("\n")[-1].startswith("all:"):
         found = found[-1:]
     counts = tuple(sum(int(x[i] or 0) for x in found) for i in range(3)) if found else (0, 1, 0)
