@@ -201,8 +201,9 @@ TEST(TemplateService, Answers) {
   std::istringstream in("{\"messages\":[{\"content\":1}]}\n\nbroken\n{\"messages\":[{\"content\":2}]}\n");
   std::ostringstream out;
   AnswerTemplateLines(source, in, out);
-  EXPECT_EQ(std::count(out.str().begin(), out.str().end(), '\n'), 3);
-  EXPECT_NE(out.str().find("{\"text\":\"M2False\"}"), std::string::npos);
+  const std::string lines = out.str();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
+  EXPECT_NE(lines.find("{\"text\":\"M2False\"}"), std::string::npos);
 }
 
 TEST(ParseJson, KeepsOrderAndNumbers) {
