@@ -37,8 +37,8 @@ constexpr char kHanKana[] = "[一-龥぀-ゟ゠-ヿ]+";
 constexpr char kDeepSeekV3Words[] =
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
     " ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-// clang-format off: it breaks these strings anew each time.
 // Latin, Greek, Cyrillic, Armenian and other letters with case, as DeepSeek's first models list them.
+// clang-format off
 constexpr char kDeepSeekLlmWords[] =
     "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-"
     "ᲺᲽ-"
