@@ -89,6 +89,10 @@ TEST(Regex, UntranslatablePatternsAreUnsupported) {
   ExpectError(Code::kUnsupported, "nested",
               [] { Regex::Compile(std::string(5000, '(') + std::string(5000, ')')); });
   ExpectError(Code::kUnsupported, "nested", [] { Regex::Compile(std::string(5000, '[')); });
+  std::string words;
+  for (int i = 0; i < 20000; ++i) words += "\\w";
+  ExpectError(Code::kUnsupported, "too long", [&] { Regex::Compile(words); });
+  ExpectError(Code::kUnsupported, "too large", [&] { Regex::Compile("[" + words + "]"); });
   ExpectError(Code::kUnsupported, "bytes", [] { Regex::Compile(std::string(1 << 20, 'a')); });
 }
 
