@@ -27,6 +27,7 @@ class Cpu final : public Provider {
     cpu::RegisterLayout(registry_);
     cpu::RegisterGather(registry_);
     cpu::RegisterReduce(registry_);
+    cpu::RegisterRareMath(registry_);
     cpu::RegisterPackedAttention(registry_);
     cpu::RegisterGatherBlocks(registry_);
     cpu::RegisterPad(registry_);

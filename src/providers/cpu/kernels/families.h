@@ -22,6 +22,7 @@ void RegisterCompare(kernels::Registry& registry);
 void RegisterLayout(kernels::Registry& registry);
 void RegisterGather(kernels::Registry& registry);
 void RegisterReduce(kernels::Registry& registry);
+void RegisterRareMath(kernels::Registry& registry);
 void RegisterPackedAttention(kernels::Registry& registry);
 void RegisterGatherBlocks(kernels::Registry& registry);
 void RegisterPad(kernels::Registry& registry);

@@ -1,4 +1,4 @@
-/// ullage:SwiGLU: act(gate) * up, with the two in separate tensors or in the halves of one.
+/// ullage:SwiGLU: act(gate) * up, with the two in separate tensors or in the halves of one; ai.onnx:SwiGLU.
 #include "core/error.h"
 #include "providers/cpu/dense/elementwise.h"
 #include "providers/cpu/kernels/families.h"
@@ -69,6 +69,8 @@ void RegisterGatedActivation(kernels::Registry& registry) {
   def.op = "SwiGLU";
   def.types = {kernels::kFloats, kernels::kFloats};
   def.create = Create;
+  registry.Add(def);
+  def.domain = "";  // silu, in separate tensors
   registry.Add(std::move(def));
 }
 

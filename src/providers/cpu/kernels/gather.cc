@@ -1,4 +1,5 @@
-/// Gather, GatherElements, GatherND, ScatterND, ScatterElements, ullage:LastToken, Trilu, CumSum.
+/// Gather, GatherElements, GatherND, ScatterND, ScatterElements, TensorScatter, Compress, ullage:LastToken,
+/// Trilu, CumSum.
 #include <algorithm>
 #include <cstring>
 
@@ -208,6 +209,85 @@ class ScatterElementsKernel final : public Kernel {
   Reduction reduction_;
 };
 
+/// A copy of the cache in which the rows of `update` stand from write_indices[b] on (0 when left out).
+class TensorScatterKernel final : public Kernel {
+ public:
+  explicit TensorScatterKernel(const KernelInfo& info) : axis_(info.node.Int("axis", -2)) {
+    const std::string mode = info.node.Str("mode", "linear");
+    if (mode != "linear" && mode != "circular") info.Unsupported("mode ", mode);
+    circular_ = mode == "circular";
+  }
+  void Compute(KernelContext& context) const override {
+    const TensorView& cache = *context.input(0);
+    const TensorView& update = *context.input(1);
+    const TensorView* starts = context.input(2);
+    TensorView& y = *context.output(0);
+    const int rank = cache.shape.rank(), axis = static_cast<int>(axis_ < 0 ? axis_ + rank : axis_);
+    Shape want = cache.shape;
+    if (axis > 0 && axis < rank && update.shape.rank() == rank) want[axis] = update.shape[axis];
+    if (axis < 1 || axis >= rank || !(update.shape == want) || update.shape[axis] > cache.shape[axis] ||
+        update.dtype != cache.dtype || (starts && starts->elements() != cache.shape[0]))
+      Throw(Code::kInvalidModel, "a cache of shape ", cache.shape.ToString(), " and an update of shape ",
+            update.shape.ToString());
+    const int64_t rows = cache.shape[axis], fresh = update.shape[axis];
+    const int64_t outer = cache.shape.elements(0, axis), per_batch = cache.shape.elements(1, axis);
+    const size_t row = static_cast<size_t>(cache.shape.elements(axis + 1, rank)) * ElementOf(cache);
+    for (int64_t b = 0; starts && b < cache.shape[0]; ++b) {
+      const int64_t start = StartOf(starts, b);
+      if (start < 0 || (circular_ ? start > INT32_MAX : start > rows - fresh))
+        Throw(Code::kInvalidInput, "write_indices[", b, "] is ", start, " with ", fresh,
+              " new rows for a cache of ", rows);
+    }
+    CopyFirst(cache, y);
+    if (row == 0 || fresh == 0) return;
+    context.threads().Run(outer, [&](int64_t o, int) {
+      const int64_t start = StartOf(starts, o / per_batch);
+      for (int64_t r = 0; r < fresh; ++r)
+        std::memcpy(y.as<std::byte>() + static_cast<size_t>(o * rows + (start + r) % rows) * row,
+                    update.as<std::byte>() + static_cast<size_t>(o * fresh + r) * row, row);
+    });
+  }
+
+ private:
+  static int64_t StartOf(const TensorView* v, int64_t b) {
+    return !v ? 0 : v->dtype == DType::kInt64 ? v->as<int64_t>()[b] : v->as<int32_t>()[b];
+  }
+  int64_t axis_;
+  bool circular_ = false;
+};
+
+/// Slices along the axis (or elements of the flat input) whose condition is true.
+class CompressKernel final : public Kernel {
+ public:
+  explicit CompressKernel(const KernelInfo& info)
+      : flat_(!info.node.has_attr("axis")), axis_(info.node.Int("axis", 0)) {}
+  void Compute(KernelContext& context) const override {
+    const TensorView& x = *context.input(0);
+    const TensorView& condition = *context.input(1);
+    TensorView& y = *context.output(0);
+    const int rank = x.shape.rank(), axis = static_cast<int>(axis_ < 0 ? axis_ + rank : axis_);
+    const int64_t outer = flat_ ? 1 : x.shape.elements(0, axis), n = flat_ ? x.elements() : x.shape[axis];
+    const size_t row = (flat_ ? 1 : static_cast<size_t>(x.shape.elements(axis + 1, rank))) * ElementOf(x);
+    const int64_t tested = std::min(n, condition.elements());
+    const auto* keep = condition.as<uint8_t>();
+    const int64_t kept = std::count_if(keep, keep + tested, [](uint8_t k) { return k != 0; });
+    Shape shape = flat_ ? Shape{kept} : x.shape;
+    if (!flat_) shape[axis] = kept;
+    context.SetOutputShape(0, shape);
+    auto* to = y.as<std::byte>();
+    for (int64_t o = 0; o < outer && row > 0; ++o)
+      for (int64_t i = 0; i < tested; ++i) {
+        if (!keep[i]) continue;
+        std::memcpy(to, x.as<std::byte>() + static_cast<size_t>(o * n + i) * row, row);
+        to += row;
+      }
+  }
+
+ private:
+  bool flat_;
+  int64_t axis_;
+};
+
 class LastTokenKernel final : public Kernel {
  public:
   explicit LastTokenKernel(const KernelInfo&) {}
@@ -302,6 +382,8 @@ void RegisterGather(kernels::Registry& registry) {
   add("", "Scatter", Create<ScatterElementsKernel>);
   add("", "Trilu", Create<TriluKernel>);
   add("", "CumSum", Create<CumSumKernel>);
+  add("", "TensorScatter", Create<TensorScatterKernel>);
+  add("", "Compress", Create<CompressKernel>);
   add(graph::kUllageDomain, "LastToken", Create<LastTokenKernel>);
 }
 

@@ -125,16 +125,38 @@ constexpr NamedFn kFunctions[] = {
      0.5f, "bias", "lambd"},
 };
 
+double Sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+/// Functions of doubles whose floats are vectorised.
+constexpr NamedFn kDoubleFunctions[] = {
+    {"Sigmoid", [](double x, double, double) { return Sigmoid(x); }},
+    {"Swish", [](double x, double a, double) { return x * Sigmoid(a * x); }, 1},
+    {"Tanh", [](double x, double, double) { return std::tanh(x); }},
+    {"Exp", [](double x, double, double) { return std::exp(x); }},
+    {"Erf", [](double x, double, double) { return std::erf(x); }},
+    {"Softplus",
+     [](double x, double, double) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }},
+    {"Gelu", [](double x, double, double) { return 0.5 * x * (1 + std::erf(x * M_SQRT1_2)); }},
+};
+
 /// Functions that are rarely hot: computed in double, one element at a time.
 class ScalarUnary final : public Kernel {
  public:
   explicit ScalarUnary(const KernelInfo& info) {
-    for (const NamedFn& f : kFunctions)
-      if (f.op == info.node.op) {
-        fn_ = f.fn;
-        alpha_ = info.node.Float(f.alpha_name, f.alpha);
-        beta_ = info.node.Float(f.beta_name, f.beta);
-      }
+    const auto look = [&](const NamedFn& f) {
+      if (f.op != info.node.op) return;
+      fn_ = f.fn;
+      alpha_ = info.node.Float(f.alpha_name, f.alpha);
+      beta_ = info.node.Float(f.beta_name, f.beta);
+    };
+    for (const NamedFn& f : kFunctions) look(f);
+    for (const NamedFn& f : kDoubleFunctions) look(f);
+    if (info.node.op == "Gelu" && info.node.Str("approximate", "none") == "tanh")
+      fn_ = [](double x, double, double) {
+        return 0.5 * x * (1 + std::tanh(M_2_SQRTPI * M_SQRT1_2 * (x + 0.044715 * x * x * x)));
+      };
   }
   void Compute(KernelContext& context) const override {
     const TensorView& x = *context.input(0);
@@ -335,6 +357,8 @@ void RegisterUnary(kernels::Registry& registry) {
     add(graph::kMsDomain, op, kernels::kFloats, Create<VectorUnary>);
   add(graph::kUllageDomain, "Softcap", kernels::kFloats, Create<VectorUnary>);
   for (const NamedFn& f : kFunctions) add("", f.op, kernels::kAllFloats, Create<ScalarUnary>);
+  for (const NamedFn& f : kDoubleFunctions)
+    add("", f.op, kernels::TypeSet{DType::kDouble}, Create<ScalarUnary>);
   for (std::string_view op : {"Abs", "Neg", "Sign", "Relu"})
     add("", op, kernels::kNumbers, Create<SimpleUnary>);
   add("", "BitwiseNot", kernels::kInts, Create<SimpleUnary>);
