@@ -107,7 +107,7 @@ std::vector<ConstantPtr> EvaluateNode(const graph::Node& node, const graph::Grap
     out_views[o] = {made[o].data, results[o].dtype, shape, 0};
     out[o] = &out_views[o];
   }
-  if (op->view_of >= 0) {
+  if (op->view_of >= 0 && !node.has_output(1)) {
     const TensorView* source = in[static_cast<size_t>(op->view_of)];
     if (out[0] && source && source->bytes() == out[0]->bytes() && out[0]->bytes() > 0)
       std::memcpy(out[0]->data, source->data, out[0]->bytes());

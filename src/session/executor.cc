@@ -207,7 +207,6 @@ void Executor::RunView(Frame& frame, size_t index) {
   InferShapes(frame, index);
   frame.external_[static_cast<size_t>(out)] = external;
   TensorView& view = frame.value(out);
-  view.dtype = source.dtype;
   if (external) {
     view.data = given;
     if (given != source.data && view.bytes() > 0) std::memcpy(given, source.data, view.bytes());

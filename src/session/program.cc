@@ -19,7 +19,7 @@ Step::Kind KindOf(const graph::Node& node, const ops::OpInfo& op) {
     if (node.op == "Scan") return Step::Kind::kScan;
   }
   if (node.Is(graph::kUllageDomain, "Select")) return Step::Kind::kSelect;
-  return op.view_of >= 0 ? Step::Kind::kView : Step::Kind::kKernel;
+  return op.view_of >= 0 && !node.has_output(1) ? Step::Kind::kView : Step::Kind::kKernel;
 }
 
 void Join(const ops::BoundMath& math, const ops::ValueFacts& b, ops::ValueFacts* a) {

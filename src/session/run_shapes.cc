@@ -56,9 +56,9 @@ DType RunShapeContext::dtype(int i) const {
 
 const ops::BoundedValues* RunShapeContext::values(int i) const {
   const TensorView* v = view(i);
-  if (!v || !v->data || (!IsInteger(v->dtype) && v->dtype != DType::kBool)) return nullptr;
+  if (!v || (!IsInteger(v->dtype) && v->dtype != DType::kBool)) return nullptr;
   const int64_t n = v->shape.elements();
-  if (n > ops::BoundedValues::kMax) return nullptr;
+  if (n > ops::BoundedValues::kMax || (n > 0 && !v->data)) return nullptr;
   for (size_t s = 0; s < used_; ++s)
     if (slot_input_[s] == i) return &slots_.slots[s];
   if (used_ == slots_.slots.size()) return nullptr;
@@ -75,9 +75,9 @@ const graph::Constant* RunShapeContext::constant(int i) const {
 
 int RunShapeContext::doubles(int i, std::span<double> out) const {
   const TensorView* v = view(i);
-  if (!v || !v->data) return -1;
+  if (!v) return -1;
   const int64_t n = v->shape.elements();
-  if (n > static_cast<int64_t>(out.size())) return -1;
+  if (n > static_cast<int64_t>(out.size()) || (n > 0 && !v->data)) return -1;
   for (int64_t k = 0; k < n; ++k) {
     double& d = out[static_cast<size_t>(k)];
     switch (v->dtype) {
