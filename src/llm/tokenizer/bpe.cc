@@ -77,7 +77,9 @@ void BpeModel::Builder::AddMerge(std::string_view left, std::string_view right, 
   }
   const TokenId l = tokens_.Find(left), r = tokens_.Find(right);
   joined_.assign(left).append(right.substr(prefix));
-  const TokenId merged = tokens_.Find(joined_);
+  // Trainers number tokens in the order of merges: the next id is a good guess.
+  const TokenId merged = tokens_.TextOf(guess_) == joined_ ? guess_ : tokens_.Find(joined_);
+  guess_ = merged + 1;
   if (l == kNoToken || r == kNoToken || merged == kNoToken) {
     if (lenient) return;
     Throw(Code::kInvalidModel, "merge ", rank, ": token '",

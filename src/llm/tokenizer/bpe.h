@@ -82,6 +82,7 @@ class BpeModel final : public Model {
     BpeOptions options_;
     MergeTable merges_;
     uint32_t rank_ = 0;
+    TokenId guess_ = 0;
     std::string joined_;
   };
 

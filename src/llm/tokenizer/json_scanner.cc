@@ -210,6 +210,34 @@ std::string_view JsonScanner::Skip() {
   return text_.substr(start, pos_ - start);
 }
 
+std::string_view JsonScanner::SkipQuickly() {
+  const char c = Peek();
+  if (c != '{' && c != '[') return Skip();
+  const size_t start = pos_;
+  size_t depth = 0;
+  do {
+    if (pos_ == text_.size()) Fail("a bracket is not closed");
+    switch (text_[pos_++]) {
+      case '{':
+      case '[':
+        ++depth;
+        break;
+      case '}':
+      case ']':
+        --depth;
+        break;
+      case '"':
+        while (pos_ < text_.size() && text_[pos_] != '"') pos_ += text_[pos_] == '\\' ? 2 : 1;
+        if (pos_ >= text_.size()) Fail("a string is not closed");
+        ++pos_;
+        break;
+      default:
+        break;
+    }
+  } while (depth > 0);
+  return text_.substr(start, pos_ - start);
+}
+
 void JsonScanner::End() {
   Space();
   if (pos_ != text_.size()) Fail("text after the end of the document");

@@ -47,6 +47,8 @@ class JsonScanner {
   double Number();
   /// Passes over a value and returns its text.
   std::string_view Skip();
+  /// The same by brackets and quotes alone, for a large object or array that will be read properly later.
+  std::string_view SkipQuickly();
   /// Throws unless nothing but space is left.
   void End();
 

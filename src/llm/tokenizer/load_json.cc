@@ -16,10 +16,14 @@ namespace {
 
 using Members = std::unordered_map<std::string, std::string_view>;
 
-/// The members of an object as raw text.
+/// The members of an object as raw text. Those that hold whole vocabularies are checked when they are read.
 Members ScanMembers(JsonScanner& scanner) {
   Members members;
-  scanner.Object([&](std::string_view key) { members[std::string(key)] = scanner.Skip(); });
+  scanner.Object([&](std::string_view key) {
+    const bool large = key == "model" || key == "vocab" || key == "merges";
+    std::string_view& place = members[std::string(key)];
+    place = large ? scanner.SkipQuickly() : scanner.Skip();
+  });
   return members;
 }
 
@@ -33,6 +37,7 @@ TokenTable ParseVocabulary(std::string_view text) {
   tokens.Reserve(text.size() / 16, text.size() / 2);
   JsonScanner scanner(text, "model.vocab");
   scanner.Object([&](std::string_view token) { tokens.Add(token, scanner.Integer()); });
+  scanner.End();
   tokens.Freeze();
   return tokens;
 }
@@ -75,6 +80,7 @@ std::unique_ptr<const Model> BuildBpe(const Members& model, const nlohmann::json
     });
     if (count != 2) scanner.Fail("a merge must have two tokens");
   });
+  scanner.End();
   return builder.Build();
 }
 
@@ -94,6 +100,7 @@ std::unique_ptr<const Model> BuildUnigram(const Members& model, const nlohmann::
     });
     if (count != 2) scanner.Fail("a piece must have a text and a score");
   });
+  scanner.End();
   tokens.Freeze();
   UnigramModel::Options options;
   options.byte_fallback = BoolField(fields, "byte_fallback", false, "model");
@@ -106,7 +113,8 @@ std::unique_ptr<const Model> BuildUnigram(const Members& model, const nlohmann::
 
 std::unique_ptr<const Model> BuildModel(std::string_view text) {
   JsonScanner scanner(text, "model");
-  Members model = ScanMembers(scanner);
+  const Members model = ScanMembers(scanner);
+  scanner.End();
   nlohmann::json fields = nlohmann::json::object();
   for (const auto& [key, value] : model) {
     if (key != "vocab" && key != "merges") fields[key] = nlohmann::json::parse(value);
