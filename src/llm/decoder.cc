@@ -124,6 +124,11 @@ std::unique_ptr<Decoder> Decoder::Create(const ModelSource& source, const Decode
   d->chunk_ = std::min(options.chunk > 0 ? options.chunk : kDefaultChunk, d->context_);
 
   auto graph = LoadGraph(source, options.plan_only, d->context_, kv);
+  // onnxruntime-genai's MultiHeadAttention graphs build masks that fit a whole prompt or one token, nothing
+  // between.
+  if (options.chunk == 0)
+    for (graph::NodeId id : graph->Order())
+      if (graph->node(id).Is(graph::kMsDomain, "MultiHeadAttention")) d->chunk_ = d->context_;
   d->FindLongContextSwitch(*graph);
   d->Recognise(source, *graph, options);
 
