@@ -1,7 +1,7 @@
 // What a hostile template or hostile variables may not do: crash, hang, or take memory without end.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -22,13 +22,12 @@ std::string Repeat(const std::string& s, int n) {
 /// The error that rendering ends in; fails the test if there is none or if it takes long.
 Error RenderError(const std::string& source, const Json& variables = Json::object(),
                   RenderOptions options = {}) {
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   try {
     const std::string text = Template::Parse(source, "t").Render(variables, options);
     ADD_FAILURE() << "rendered " << text.size() << " bytes: " << source.substr(0, 200);
   } catch (const Error& e) {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    EXPECT_LT(seconds, 60.0) << source.substr(0, 200);
+    EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 30.0) << source.substr(0, 200);
     return e;
   }
   return Error(Code::kRuntime, "no error");
@@ -78,7 +77,7 @@ TEST(TemplateLimits, Loops) {
 
 TEST(TemplateLimits, Memory) {
   RenderOptions options;
-  options.max_memory_bytes = size_t{32} << 20;
+  options.max_memory_bytes = size_t{16} << 20;
   const char* sources[] = {
       "{% set ns = namespace(x='abcdefgh') %}{% for i in range(100) %}{% set ns.x = ns.x ~ ns.x %}{% endfor "
       "%}",
@@ -183,13 +182,13 @@ TEST(TemplateLimits, SlowSearches) {
   RenderOptions options;
   options.max_steps = 5'000'000;
   const Json variables = {{"a", std::string(2'000'000, 'a')}, {"b", std::string(1'000'000, 'a') + "b"}};
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   EXPECT_EQ(
       Template::Parse("{{ b in a }}{{ a.find(b) }}{{ a.rfind(b) }}{{ a.count(b) }}{{ a.rsplit(b) | length }}"
                       "{{ a.strip(b) }}{{ a.replace(b, '') | length }}{{ a.split(b) | length }}")
           .Render(variables, options),
       "False-1-101" + std::string() + "20000001");
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 30.0);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 20.0);
 }
 
 TEST(TemplateErrors, NameTheTemplateAndTheLine) {
