@@ -13,10 +13,11 @@ namespace ullage {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"ep.cpu.activation_bits", OptionType::kInt, "16",
-     "Bits of the activations in products with block-quantised weights: 8 (fastest prompts), 16, or 24 (as "
-     "exact as "
-     "float arithmetic)."},
+    {"ep.cpu.activation_bits", OptionType::kInt, "0",
+     "Bits of the activations in products with block-quantised weights: 8 (fastest prompts), 16, 24 (as "
+     "exact as float "
+     "arithmetic), or 0: 16 for GGUF and where an export permits quantised activations (accuracy_level 4), "
+     "else 24."},
     {"session.disabled_passes", OptionType::kString, "",
      "Level-1 passes to leave out, comma separated; \"all\" for every optional one."},
     {"session.intra_op_num_threads", OptionType::kInt, "0", "Threads of a session; 0: physical cores."},

@@ -190,6 +190,46 @@ TEST(Attention, MatchesOtherForms) {
   }
 }
 
+ValueId Flat(TestGraph& t, ValueId heads, int64_t width) {
+  Node& n = t.Add("Transpose", {heads});
+  n.attributes["perm"] = std::vector<int64_t>{0, 2, 1, 3};
+  return t.Op("Reshape", {n.outputs[0], t.Ints({0, 0, width})});
+}
+
+TEST(Attention, MatchesMultiHeadAttentionWithTheCacheOutside) {
+  for (const bool mask : {true, false}) {
+    TestGraph t;
+    const ValueId q = t.Input("q", {-1, -1, 32}), bias = t.Input("bias", {-1, 1, -1, -1});
+    std::vector<ValueId> given, presents;
+    for (const char* name : {"k", "v"}) {
+      given.push_back(t.Input(std::string("past_") + name, {-1, 4, -1, 8}));
+      given.push_back(t.Input(name, {-1, 4, -1, 8}));
+      Node& n = t.Add("Concat", {given[given.size() - 2], given.back()});
+      n.attributes["axis"] = int64_t{2};
+      presents.push_back(n.outputs[0]);
+    }
+    Node& attention = t.Add("com.microsoft:MultiHeadAttention",
+                            {q, Flat(t, presents[0], 32), Flat(t, presents[1], 32),
+                             mask ? graph::kNone : bias, graph::kNone, mask ? bias : graph::kNone});
+    attention.attributes["num_heads"] = int64_t{4};
+    const ValueId y = attention.outputs[0];
+    t.Output(y);
+    for (ValueId v : presents) t.Output(v);
+    EXPECT_EQ(t.Run(FuseAttention), mask ? 1 : 0);  // a bias of Q, K and V is not taken
+    if (!mask) continue;
+    const Node* n = t.Only("ullage:CachedAttention");
+    ASSERT_NE(n, nullptr);
+    EXPECT_EQ(std::vector<ValueId>(n->inputs.begin() + 1, n->inputs.end()),
+              (std::vector<ValueId>{given[1], given[3], given[0], given[2], bias}));
+    EXPECT_EQ(n->output(1), presents[0]);
+    EXPECT_FLOAT_EQ(n->Float("scale", 0), 0.35355339f);
+    ops::SymbolTable table;
+    const auto facts = shapes::Propagate(t.g, shapes::DeclaredInputFacts(t.g, table), {}, table);
+    EXPECT_EQ(facts.of(y).shape.ToString(&table), "[q.0 in 0..?,q.1 in 0..?,32]");
+    EXPECT_EQ(facts.of(n->input(0)).shape.ToString(&table), "[q.0 in 0..?,4,q.1 in 0..?,8]");
+  }
+}
+
 TEST(Attention, RefusesNearMisses) {
   for (const AttentionForm& f :
        {AttentionForm{.output_probabilities = true}, AttentionForm{.second_reader = true},

@@ -58,6 +58,7 @@ class GatedPass {
 
   bool MatchGate(NodeId id) {
     const Node& root = graph_.node(id);
+    if (!root.has_output(0)) return false;
     for (size_t side = 0; side < 2; ++side) {
       taken_ = {id};
       ValueId gate = kNone;
@@ -113,6 +114,7 @@ class GatedPass {
 
   bool MatchSigmoid(NodeId id) {
     const Node& root = graph_.node(id);
+    if (!root.has_output(0)) return false;
     for (size_t side = 0; side < 2; ++side) {
       taken_ = {id};
       const ValueId x = root.input(1 - side);

@@ -18,7 +18,9 @@ int FuseResidualNorm(PassContext& context) {
   int count = 0;
   for (NodeId id : g.Order()) {
     const Node& norm = g.node(id);
-    if (!IsNorm(norm) || norm.has_output(1) || norm.has_output(2) || norm.Int("stash_type", 1) != 1) continue;
+    if (!IsNorm(norm) || !norm.has_output(0) || norm.has_output(1) || norm.has_output(2) ||
+        norm.Int("stash_type", 1) != 1)
+      continue;
     const Node* add = lens.From(norm.input(0), "Add");
     if (!add) continue;
     const ValueId sum = norm.input(0), a = add->input(0), b = add->input(1);

@@ -96,6 +96,7 @@ class RotaryPass {
 
   bool Match(NodeId id) {
     const Node& sum = graph_.node(id);
+    if (!sum.has_output(0)) return false;
     for (size_t side = 0; side < 2; ++side) {
       const Node* plain = lens_.Inner(sum.input(side), "Mul");
       const Node* turned = lens_.Inner(sum.input(1 - side), "Mul");

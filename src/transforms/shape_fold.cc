@@ -142,8 +142,8 @@ class ShapeFolder {
 
   bool Hoist(NodeId id) {
     const Node& node = graph_.node(id);
-    if (node.Is("", "Shape")) return HoistShape(node);
-    if (!node.Is("", "Gather") || node.Int("axis", 0) != 0) return false;
+    if (node.Is("", "Shape")) return node.has_input(0) && HoistShape(node);
+    if (!node.Is("", "Gather") || !node.has_output(0) || node.Int("axis", 0) != 0) return false;
     const Node* shape = lens_.From(node.input(0), "Shape");
     const auto index = lens_.constant(node.input(1)) ? lens_.Ints(node.input(1)) : std::nullopt;
     if (!shape || shape->has_attr("start") || shape->has_attr("end") || !index || index->size() != 1)

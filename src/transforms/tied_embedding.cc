@@ -11,7 +11,9 @@ int GatherTransposed(PassContext& context) {
   int count = 0;
   for (NodeId id : g.Order()) {
     const Node& gather = g.node(id);
-    if (!gather.Is("", "Gather") || !gather.has_input(1) || gather.Int("axis", 0) != 0) continue;
+    if (!gather.Is("", "Gather") || !gather.has_input(1) || !gather.has_output(0) ||
+        gather.Int("axis", 0) != 0)
+      continue;
     const Node* transpose = lens.From(gather.input(0), "Transpose");
     if (!transpose) continue;
     const auto weight = lens.constant(transpose->input(0));

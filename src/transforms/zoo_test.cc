@@ -132,6 +132,9 @@ const Expected kExpected[] = {
     {"genai05-llama-int4-cpu/model.onnx", kGenai},
     {"genai-phi3longrope-fp32-cpu/model.onnx", kLongRope},
     {"genai-phi3longrope-int4-cpu/model.onnx", kLongRope},
+    {"genai-llama-fp16-cpu/model.onnx",
+     {{"ullage:CachedAttention", 2}, {"com.microsoft:MultiHeadAttention", 0}, {"ullage:SwiGLU", 2}}},
+    {"genai-qwen3-fp16-cpu/model.onnx", {{"ullage:CachedAttention", 2}, {"ullage:SwiGLU", 2}}},
     {"genai-llama-int4-prune-lm-head/model.onnx", {{"ullage:LastToken", 0}}},
     {"genai-gemma-fp32-cpu/model.onnx", {{"Transpose", 1}, {"ullage:SwiGLU", 2}, {"ullage:MultiLinear", 2}}},
 };

@@ -118,6 +118,9 @@ std::optional<std::string> Refuse(const KernelInfo& info) {
       data->shape.at(-1) * (data->dtype == DType::kUInt8 && bits < 8 && bits > 0 ? 8 / bits : 1);
   if (block < 1 || columns < 1 || (columns % block != 0 && columns > block)) return "blocks straddle rows";
   if (columns < block && data->dtype != DType::kUInt8) return "a row is less than a block";
+  const int64_t whole = std::min(columns, block);
+  if (data->dtype == DType::kUInt8 && (whole < 16 || (whole & (whole - 1)) != 0))
+    return "blocks of an odd size";
   return std::nullopt;
 }
 

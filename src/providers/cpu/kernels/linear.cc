@@ -33,9 +33,10 @@ class LinearKernel final : public Kernel {
     const graph::Node& node = info.node;
     const bool multi = node.op == "MultiLinear";
     k_ = node.RequiredInt("K");
-    const int64_t activation_bits = info.options ? info.options->Int("ep.cpu.activation_bits") : 16;
-    if (activation_bits != 8 && activation_bits != 16 && activation_bits != 24)
-      Throw(Code::kUsage, "option ep.cpu.activation_bits: expected 8, 16 or 24, found ", activation_bits);
+    const int64_t wanted = info.options ? info.options->Int("ep.cpu.activation_bits") : 0;
+    if (wanted != 0 && wanted != 8 && wanted != 16 && wanted != 24)
+      Throw(Code::kUsage, "option ep.cpu.activation_bits: expected 0, 8, 16 or 24, found ", wanted);
+    const int64_t level = node.Int("accuracy_level", 0);
     const auto ns = multi ? node.Ints("N") : std::vector<int64_t>{node.RequiredInt("N")};
     const auto bits = multi ? node.Ints("bits") : std::vector<int64_t>{node.Int("bits", 4)};
     const auto blocks = multi ? node.Ints("block_size") : std::vector<int64_t>{node.Int("block_size", 0)};
@@ -67,9 +68,11 @@ class LinearKernel final : public Kernel {
         info.Unsupported("the group index must be constant");
       if (node.has_input(base + 4)) part.bias = static_cast<int>(base + 4);
       if (!part.weight.dense()) {
-        const auto accuracy = activation_bits == 8    ? quant::Accuracy::kInt8
-                              : activation_bits == 16 ? quant::Accuracy::kInt16
-                                                      : quant::Accuracy::kFloat;
+        const int64_t own = part.weight.format == "ggml" || level == 4 ? 16 : 24;
+        const int64_t bits_of_a = wanted != 0 ? wanted : own;
+        const auto accuracy = bits_of_a == 8    ? quant::Accuracy::kInt8
+                              : bits_of_a == 16 ? quant::Accuracy::kInt16
+                                                : quant::Accuracy::kFloat;
         part.layout = quant::PlanPack(part.weight.block_format(), part.weight.n, k_, accuracy,
                                       part.weight.g_idx != nullptr);
       } else if (part.weight.data->elements() != CheckedMul(part.weight.n, k_)) {

@@ -1,0 +1,225 @@
+#include "providers/cpu/kernels/node_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+
+namespace ullage::cpu {
+namespace {
+
+constexpr size_t kGuard = 64;
+constexpr std::byte kMark{0xa5};
+
+/// Memory with marks behind it.
+struct Guarded {
+  std::unique_ptr<std::byte[]> memory;
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+
+  explicit Guarded(size_t size) : memory(new std::byte[size + kGuard + 256]), bytes(size) {
+    const auto p = reinterpret_cast<uintptr_t>(memory.get());
+    data = reinterpret_cast<std::byte*>((p + 255) / 256 * 256);
+    std::fill_n(data, size + kGuard, kMark);
+  }
+  bool intact() const {
+    return std::all_of(data + bytes, data + bytes + kGuard, [](std::byte b) { return b == kMark; });
+  }
+};
+
+class Context final : public kernels::KernelContext {
+ public:
+  explicit Context(int threads) : team_(threads) {}
+  const TensorView* input(int i) const override {
+    const auto k = static_cast<size_t>(i);
+    return k < inputs.size() && inputs[k] ? &*inputs[k] : nullptr;
+  }
+  TensorView* output(int i) override {
+    const auto k = static_cast<size_t>(i);
+    return k < outputs.size() && outputs[k] ? &*outputs[k] : nullptr;
+  }
+  void SetOutputShape(int i, const Shape& shape) override { outputs[static_cast<size_t>(i)]->shape = shape; }
+  void* GetPreallocatedWorkspace(int slot, size_t* bytes) override {
+    for (auto& [id, block] : workspaces)
+      if (id == slot) {
+        if (bytes) *bytes = block.bytes;
+        return block.data;
+      }
+    if (bytes) *bytes = 0;
+    return nullptr;
+  }
+  void* GetScratchBuffer(size_t bytes, size_t) override {
+    ++scratch_calls;
+    scratch.emplace_back(bytes);
+    return scratch.back().data;
+  }
+  const std::byte* prepacked(int index) const override { return blocks[static_cast<size_t>(index)].data; }
+  ThreadTeam& threads() override { return team_; }
+
+  std::vector<std::optional<TensorView>> inputs, outputs;
+  std::vector<std::pair<int, Guarded>> workspaces;
+  std::vector<Guarded> blocks, scratch;
+  int scratch_calls = 0;
+
+ private:
+  ThreadTeam team_;
+};
+
+std::optional<ops::BoundedValues> IntegerValues(const TestTensor& t) {
+  if (!IsInteger(t.dtype) || t.shape.elements() > ops::BoundedValues::kMax) return std::nullopt;
+  ops::BoundedValues v;
+  const int width = BitsOf(t.dtype) / 8;
+  for (int64_t i = 0; i < t.shape.elements(); ++i) {
+    int64_t n = 0;
+    std::memcpy(&n, t.bytes.data() + i * width, static_cast<size_t>(width));
+    if (t.dtype == DType::kInt32) n = static_cast<int32_t>(n);
+    v[v.count++] = ops::Bound::Exactly(n);
+  }
+  return v;
+}
+
+}  // namespace
+
+std::vector<TestTensor> NodeRunner::Run() {
+  graph::Graph graph;
+  std::vector<graph::ValueId> in, out;
+  std::vector<TensorView> views(inputs_.size());
+  std::vector<Guarded> memory;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Given& given = inputs_[i];
+    if (!given.tensor) {
+      in.push_back(graph::kNone);
+      continue;
+    }
+    const TestTensor& t = *given.tensor;
+    const std::string name = "in" + std::to_string(i);
+    memory.emplace_back(t.bytes.size());
+    std::copy(t.bytes.begin(), t.bytes.end(), memory.back().data);
+    views[i] = {memory.back().data, t.dtype, t.shape, 0};
+    if (given.capacity > 0) {
+      // The rows of each head, `capacity` apart.
+      const size_t row = BytesOf(t.dtype, t.shape[3]), rows = static_cast<size_t>(t.shape[2]);
+      const auto heads = static_cast<size_t>(t.shape[0] * t.shape[1]);
+      memory.emplace_back(heads * static_cast<size_t>(given.capacity) * row);
+      for (size_t h = 0; h < heads; ++h)
+        std::copy_n(t.bytes.begin() + static_cast<ptrdiff_t>(h * rows * row), rows * row,
+                    memory.back().data + h * static_cast<size_t>(given.capacity) * row);
+      views[i].data = memory.back().data;
+      views[i].capacity = given.capacity;
+    }
+    if (given.constant) {
+      graph::NewConstant c = graph::MakeConstant(t.dtype, t.shape);
+      std::copy(t.bytes.begin(), t.bytes.end(), c.data);
+      in.push_back(graph.AddConstant(name, c.constant));
+    } else {
+      in.push_back(graph.AddInput(name, t.dtype, std::nullopt));
+    }
+  }
+  for (size_t o = 0; o < wanted_.size(); ++o)
+    out.push_back(wanted_[o] ? graph.AddValue("out" + std::to_string(o)) : graph::kNone);
+  graph::Node& node = graph.AddNode(domain_, op_, "node", in, out);
+  node.opset = opset_;
+  for (const auto& [key, value] : attributes_) node.attributes[key] = value;
+
+  const auto apply = [&](bool bounds, std::vector<ops::ValueFacts>* in_facts,
+                         std::vector<ops::ValueFacts>* out_facts) {
+    ops::TestContext rule(node);
+    in_facts->resize(inputs_.size());
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (!inputs_[i].tensor) continue;
+      const TestTensor& t = *inputs_[i].tensor;
+      ops::BoundedShape shape = ops::BoundedShape::Of(t.shape);
+      if (bounds && inputs_[i].bound)
+        for (int d = 0; d < shape.rank; ++d)
+          shape[d] = ops::Bound::Between(t.shape[d], (*inputs_[i].bound)[d]);
+      (*in_facts)[i].dtype = t.dtype;
+      (*in_facts)[i].shape = shape;
+      rule.Input(static_cast<int>(i), t.dtype, shape);
+      if (auto values = IntegerValues(t); values && !(bounds && inputs_[i].bound))
+        rule.InputValues(static_cast<int>(i), *values);
+    }
+    ops::ApplyRule(rule);
+    out_facts->resize(wanted_.size());
+    for (size_t o = 0; o < wanted_.size(); ++o) {
+      if (!wanted_[o]) continue;
+      (*out_facts)[o].dtype = rule.out_dtype(static_cast<int>(o));
+      (*out_facts)[o].shape = rule.out_shape(static_cast<int>(o));
+    }
+  };
+  std::vector<ops::ValueFacts> in_bounds, out_bounds, in_facts, out_facts;
+  apply(true, &in_bounds, &out_bounds);
+  apply(false, &in_facts, &out_facts);
+
+  const kernels::KernelInfo info{node, graph, in_bounds, out_bounds, threads_};
+  std::string reason;
+  const kernels::KernelDef* def = providers::CpuProvider().registry().Find(info, &reason);
+  if (!def) Throw(Code::kUnsupported, reason);
+  const auto kernel = def->create(info);
+  Context context(threads_);
+  std::vector<memory::WorkspaceRequirement> needs;
+  kernel->DeclareWorkspaceRequirements({in_bounds, out_bounds, threads_}, needs);
+  for (const auto& need : needs) context.workspaces.emplace_back(need.slot_id, Guarded(need.size_bytes));
+  const auto plan = kernel->PlanPrepack();
+  for (size_t b = 0; b < plan.size(); ++b) {
+    context.blocks.emplace_back(plan[b].bytes);
+    kernel->Prepack(static_cast<int>(b), context.blocks.back().data, context.threads());
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    context.inputs.push_back(inputs_[i].tensor ? std::optional(views[i]) : std::nullopt);
+  std::vector<std::optional<Guarded>> results(wanted_.size());
+  for (size_t o = 0; o < wanted_.size(); ++o) {
+    context.outputs.emplace_back();
+    if (!wanted_[o]) continue;
+    TensorView view;
+    view.dtype = out_facts[o].dtype;
+    for (int d = 0; d < out_facts[o].shape.rank; ++d) view.shape.push_back(out_facts[o].shape[d].upper);
+    results[o].emplace(view.bytes());
+    view.data = results[o]->data;
+    for (const auto& [i, output] : in_place_)
+      if (static_cast<size_t>(output) == o) {
+        view.data = views[static_cast<size_t>(i)].data;
+        view.capacity = views[static_cast<size_t>(i)].capacity;
+      }
+    context.outputs.back() = view;
+  }
+  kernel->Compute(context);
+
+  scratch_calls_ = context.scratch_calls;
+  overrun_ = false;
+  for (const auto& m : memory) overrun_ = overrun_ || !m.intact();
+  for (const auto& w : context.workspaces) overrun_ = overrun_ || !w.second.intact();
+  for (const auto& b : context.blocks) overrun_ = overrun_ || !b.intact();
+  for (const auto& r : results) overrun_ = overrun_ || (r && !r->intact());
+  std::vector<TestTensor> tensors(wanted_.size());
+  for (size_t o = 0; o < wanted_.size(); ++o) {
+    if (!wanted_[o]) continue;
+    const TensorView& v = *context.outputs[o];
+    tensors[o] = {v.dtype, v.shape, std::vector<std::byte>(v.bytes())};
+    if (v.capacity == 0) {
+      std::copy_n(static_cast<const std::byte*>(v.data), v.bytes(), tensors[o].bytes.begin());
+      continue;
+    }
+    const size_t row = BytesOf(v.dtype, v.shape[3]), rows = static_cast<size_t>(v.shape[2]);
+    for (size_t h = 0; h < static_cast<size_t>(v.shape[0] * v.shape[1]); ++h)
+      std::copy_n(static_cast<const std::byte*>(v.data) + h * static_cast<size_t>(v.capacity) * row,
+                  rows * row, tensors[o].bytes.begin() + static_cast<ptrdiff_t>(h * rows * row));
+  }
+  return tensors;
+}
+
+namespace {
+
+TEST(NodeRunner, FindsTheFaultsItIsMeantToFind) {
+  // A kernel that is right passes; one whose workspace is unknown to the plan is seen.
+  NodeRunner add("", "Add", 14);
+  add.Input(TestTensor::Floats({3}, {1, 2, 3})).Input(TestTensor::Floats({1}, {10}));
+  EXPECT_EQ(add.Run()[0].AsFloats(), (std::vector<float>{11, 12, 13}));
+  EXPECT_EQ(add.scratch_calls(), 0);
+  EXPECT_FALSE(add.overrun());
+  NodeRunner missing("", "NoSuchOperator", 14);
+  missing.Input(TestTensor::Floats({1}, {1}));
+  EXPECT_THROW(missing.Run(), Error);
+}
+
+}  // namespace
+}  // namespace ullage::cpu
