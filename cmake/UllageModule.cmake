@@ -30,5 +30,11 @@ function(ullage_module name)
 endfunction()
 
 function(ullage_warnings target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow=local)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -Wshadow=local)
+    if(ULLAGE_SANITIZE)  # GCC takes instrumented code for uses of what is not initialised
+      target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
+    endif()
+  endif()
 endfunction()
