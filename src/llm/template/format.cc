@@ -35,9 +35,10 @@ std::string FormatFloat(double f, char type, int precision, bool alternate) {
 
 std::string FormatInteger(int64_t value, int base, bool upper) {
   uint64_t u = value < 0 ? -static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+  const char* const alphabet = upper ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
   do {
-    digits += (upper ? "0123456789ABCDEF" : "0123456789abcdef")[u % static_cast<uint64_t>(base)];
+    digits += alphabet[u % static_cast<uint64_t>(base)];
     u /= static_cast<uint64_t>(base);
   } while (u != 0);
   if (value < 0) digits += '-';
