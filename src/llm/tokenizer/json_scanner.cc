@@ -217,22 +217,15 @@ std::string_view JsonScanner::SkipQuickly() {
   size_t depth = 0;
   do {
     if (pos_ == text_.size()) Fail("a bracket is not closed");
-    switch (text_[pos_++]) {
-      case '{':
-      case '[':
-        ++depth;
-        break;
-      case '}':
-      case ']':
-        --depth;
-        break;
-      case '"':
-        while (pos_ < text_.size() && text_[pos_] != '"') pos_ += text_[pos_] == '\\' ? 2 : 1;
-        if (pos_ >= text_.size()) Fail("a string is not closed");
-        ++pos_;
-        break;
-      default:
-        break;
+    const char next = text_[pos_++];
+    if (next == '"') {
+      while (pos_ < text_.size() && text_[pos_] != '"') pos_ += text_[pos_] == '\\' ? 2 : 1;
+      if (pos_ >= text_.size()) Fail("a string is not closed");
+      ++pos_;
+    } else if ((next | 0x20) == '{') {  // [ or {
+      ++depth;
+    } else if ((next | 0x20) == '}') {  // ] or }
+      --depth;
     }
   } while (depth > 0);
   return text_.substr(start, pos_ - start);

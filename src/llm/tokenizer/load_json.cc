@@ -17,12 +17,16 @@ namespace {
 using Members = std::unordered_map<std::string, std::string_view>;
 
 /// The members of an object as raw text. Those that hold whole vocabularies are checked when they are read.
-Members ScanMembers(JsonScanner& scanner) {
+/// Of a member "model" the members are taken apart, too, into `model` if that is given.
+Members ScanMembers(JsonScanner& scanner, Members* model = nullptr) {
   Members members;
   scanner.Object([&](std::string_view key) {
-    const bool large = key == "model" || key == "vocab" || key == "merges";
-    std::string_view& place = members[std::string(key)];
-    place = large ? scanner.SkipQuickly() : scanner.Skip();
+    const std::string name(key);
+    if (model != nullptr && name == "model") {
+      *model = ScanMembers(scanner);
+    } else {
+      members[name] = name == "vocab" || name == "merges" ? scanner.SkipQuickly() : scanner.Skip();
+    }
   });
   return members;
 }
@@ -111,10 +115,7 @@ std::unique_ptr<const Model> BuildUnigram(const Members& model, const nlohmann::
   return std::make_unique<UnigramModel>(std::move(tokens), std::move(scores), std::vector<bool>(), options);
 }
 
-std::unique_ptr<const Model> BuildModel(std::string_view text) {
-  JsonScanner scanner(text, "model");
-  const Members model = ScanMembers(scanner);
-  scanner.End();
+std::unique_ptr<const Model> BuildModel(const Members& model) {
   nlohmann::json fields = nlohmann::json::object();
   for (const auto& [key, value] : model) {
     if (key != "vocab" && key != "merges") fields[key] = nlohmann::json::parse(value);
@@ -255,12 +256,12 @@ std::shared_ptr<const Tokenizer> ParseTokenizerJson(std::string_view bytes, std:
   try {
     JsonScanner scanner(bytes, name);
     if (!IsValidUtf8(bytes)) scanner.Fail("not UTF-8");
-    const Members members = ScanMembers(scanner);
+    Members model;
+    const Members members = ScanMembers(scanner, &model);
     scanner.End();
     TokenizerParts parts;
-    const auto model = members.find("model");
-    if (model == members.end()) Throw(Code::kInvalidModel, "'model' is missing");
-    parts.model = BuildModel(model->second);
+    if (model.empty()) Throw(Code::kInvalidModel, "'model' is missing");
+    parts.model = BuildModel(model);
     AddTokens(Parse(members, "added_tokens"), parts);
     parts.normalizer = BuildNormalizer(Parse(members, "normalizer"));
     parts.pre_tokenizer = BuildPreTokenizer(Parse(members, "pre_tokenizer"));
