@@ -19,6 +19,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import warnings
 
 import numpy as np
 import onnx
@@ -29,6 +30,7 @@ RANDOM = re.compile(r"^test_(bernoulli|random_|multinomial)")
 
 
 def node_cases():
+    warnings.simplefilter("ignore")
     with contextlib.redirect_stdout(io.StringIO()):
         from onnx.backend.test.loader import load_model_tests
         return load_model_tests(kind="node")

@@ -242,6 +242,60 @@ TEST(Workspace, IsEnoughForAllShapesWithinTheBounds) {
       }
 }
 
+TEST(Workspace, OfGroupQueryAttentionIsEnough) {
+  constexpr int64_t kSeq = 40, kPast = 300, kHead = 16;
+  const TestTensor cos = Random({512, kHead / 2}, 8), sin = Random({512, kHead / 2}, 9);
+  for (DType dtype : {DType::kFloat, DType::kFloat16})
+    for (int64_t seq : {1, 2, 7, 40})
+      for (int64_t past : {0, 3, 255, 300})
+        for (bool present : {true, false}) {
+          const auto total = static_cast<int32_t>(past + seq);
+          const auto table = [&](const TestTensor& t) {
+            return TestTensor::Floats(t.shape, t.AsFloats(), dtype);
+          };
+          NodeRunner run(graph::kMsDomain, "GroupQueryAttention", 1);
+          run.Attr("num_heads", int64_t{4}).Attr("kv_num_heads", int64_t{2}).Attr("do_rotary", int64_t{1});
+          run.Input(Random({1, seq, 8 * kHead}, 1, dtype)).UpTo({1, kSeq, 8 * kHead});
+          run.Input(std::nullopt).Input(std::nullopt);
+          for (unsigned i : {4, 5})
+            run.Input(Random({1, 2, past, kHead}, i, dtype)).UpTo({1, 2, kPast, kHead});
+          run.Input(TestTensor::Int32({1}, {total - 1})).ValuesUpTo(kPast + kSeq - 1);
+          run.Input(TestTensor::Int32({}, {total})).ValuesUpTo(kPast + kSeq);
+          run.Input(table(cos)).Input(table(sin));
+          run.Outputs({true, present, present});
+          run.Run();
+          EXPECT_EQ(run.scratch_calls(), 0) << seq << " new after " << past;
+          EXPECT_FALSE(run.overrun()) << seq << " new after " << past;
+        }
+}
+
+TEST(GroupQueryAttention, RefusesShapesThatDoNotFit) {
+  const auto with = [](const Shape& key, const Shape& past, const Shape& past_value) {
+    NodeRunner run(graph::kMsDomain, "GroupQueryAttention", 1);
+    run.Attr("num_heads", int64_t{4}).Attr("kv_num_heads", int64_t{2});
+    run.Input(Random({2, 1, 32}, 1)).Input(Random(key, 2)).Input(Random({2, 1, 16}, 3));
+    run.Input(Random(past, 4)).Input(Random(past_value, 5));
+    run.Input(TestTensor::Int32({2}, {3, 3})).Input(TestTensor::Int32({}, {4}));
+    return run.Outputs({true, true, true}).Run();
+  };
+  EXPECT_NO_THROW(with({2, 1, 16}, {2, 2, 3, 8}, {2, 2, 3, 8}));
+  EXPECT_THROW(with({1, 1, 16}, {2, 2, 3, 8}, {2, 2, 3, 8}), Error);
+  EXPECT_THROW(with({2, 2, 16}, {2, 2, 3, 8}, {2, 2, 3, 8}), Error);
+  EXPECT_THROW(with({2, 1, 16}, {1, 2, 3, 8}, {1, 2, 3, 8}), Error);
+  EXPECT_THROW(with({2, 1, 16}, {2, 2, 3, 4}, {2, 2, 3, 4}), Error);
+  EXPECT_THROW(with({2, 1, 16}, {2, 2, 3, 8}, {2, 2, 2, 8}), Error);
+}
+
+TEST(StandardAttention, WithoutKeysThereIsNothing) {
+  for (int64_t seq : {1, 3}) {
+    NodeRunner run("", "Attention", 23);
+    run.Input(Random({2, 4, seq, 8}, 1)).Input(Random({2, 4, 0, 8}, 2)).Input(Random({2, 4, 0, 8}, 3));
+    const auto y = run.Run()[0];
+    ExpectNear(y.AsFloats(), std::vector<float>(static_cast<size_t>(2 * 4 * seq * 8)), 0);
+    EXPECT_FALSE(run.overrun());
+  }
+}
+
 TEST(Rotary, HandComputed) {
   // Angles 1 and 0.01.
   const float c0 = std::cos(1.0f), s0 = std::sin(1.0f), c1 = std::cos(0.01f), s1 = std::sin(0.01f);

@@ -75,7 +75,13 @@ class GroupQueryAttention final : public Kernel {
     const bool has_past = shapes.inputs.size() > 3 && shapes.inputs[3].shape.rank == 4;
     const bool has_present = shapes.outputs.size() > 1 && shapes.outputs[1].shape.rank == 4;
     args.max_keys = has_present ? shapes.outputs[1].shape[2].upper : args.seq;
-    if (has_past) args.max_keys = std::max(args.max_keys, shapes.inputs[3].shape[2].upper);
+    if (has_past) {
+      const int64_t past = shapes.inputs[3].shape[2].upper;
+      if (has_present || past == ops::kUnbounded || args.seq == ops::kUnbounded)
+        args.max_keys = std::max(args.max_keys, past);
+      else
+        args.max_keys = CheckedAdd(past, args.seq);
+    }
     if (sliding_cache_) args.max_keys = CheckedAdd(args.max_keys, args.seq);
     if (args.batch == ops::kUnbounded || args.seq == ops::kUnbounded || args.max_keys == ops::kUnbounded)
       return;
@@ -109,12 +115,14 @@ class GroupQueryAttention final : public Kernel {
       Throw(Code::kInvalidModel, "query has shape ", query.shape.ToString(), ", expected rank 3");
     const int64_t batch = query.shape[0], seq = query.shape[1], row = query.shape[2], head = HeadSize(row);
     if (batch == 0 || seq == 0) return;
+    CheckShapes(context, batch, seq, head);
     const int64_t total = IndexOf(*context.input(6), 0);
     const TensorView& lens = *context.input(5);
     if (lens.shape.elements() < batch)
       Throw(Code::kInvalidInput, "seqlens_k has ", lens.shape.elements(), " elements for a batch of ", batch);
 
-    auto* past_len = static_cast<int64_t*>(context.GetPreallocatedWorkspace(kLengths));
+    auto* past_len =
+        static_cast<int64_t*>(Workspace(context, kLengths, static_cast<size_t>(batch) * 4 * sizeof(int64_t)));
     int64_t* key_len = past_len + batch;
     int64_t* offset = key_len + batch;
     int64_t* position = offset + batch;
@@ -199,7 +207,8 @@ class GroupQueryAttention final : public Kernel {
       t.head_size = head;
       t.src = args.q;
       t.src_layout = args.q_layout;
-      t.dst = {context.GetPreallocatedWorkspace(kQueries), DType::kFloat};
+      t.dst = {Workspace(context, kQueries, static_cast<size_t>(batch * seq * heads_ * head) * sizeof(float)),
+               DType::kFloat};
       t.dst_layout = PackedLayout(seq, heads_ * head, head);
       t.norm_weight = ArrayOf(context.input(14));
       t.norm_epsilon = norm_epsilon_;
@@ -224,8 +233,8 @@ class GroupQueryAttention final : public Kernel {
         }
       } else {
         append.capacity = total;
-        keys = Temporary(context, total, head, query.dtype, 0);
-        values = Temporary(context, total, head, query.dtype, 1);
+        keys = Temporary(context, batch, total, head, past_k ? past_k->dtype : query.dtype, 0);
+        values = Temporary(context, batch, total, head, past_k ? past_k->dtype : query.dtype, 1);
         if (past_k) {
           append.past_key = CacheOf(past_k);
           append.past_value = CacheOf(past_v);
@@ -244,21 +253,55 @@ class GroupQueryAttention final : public Kernel {
       args.qk_mode = qk_mode_;
       args.qk = {qk->data, qk->dtype};
     }
-    dense::Attention(team, args, context.GetPreallocatedWorkspace(kAttention));
+    dense::Attention(team, args,
+                     Workspace(context, kAttention, dense::AttentionScratchBytes(args, team.size())));
   }
 
  private:
   int64_t HeadSize(int64_t row) const { return row / (packed_ ? heads_ + 2 * kv_heads_ : heads_); }
   bool NeedsQueries(bool norm) const { return rotary_ || norm; }
 
-  dense::CacheArray Temporary(KernelContext& context, int64_t rows, int64_t head, DType dtype,
+  void CheckShapes(KernelContext& context, int64_t batch, int64_t seq, int64_t head) const {
+    const auto expect = [&](int i, const char* name, bool fits, const Shape& want) {
+      if (!fits)
+        Throw(Code::kInvalidModel, name, " has shape ", context.input(i)->shape.ToString(), ", expected ",
+              want.ToString());
+    };
+    if (!packed_)
+      for (int i : {1, 2}) {
+        const Shape& s = context.input(i)->shape;
+        const Shape want = {batch, seq, kv_heads_ * head};
+        expect(i, i == 1 ? "key" : "value", s == want || (s.rank() == 3 && s[1] == 0), want);
+      }
+    for (int i : {3, 4})
+      if (const TensorView* past = context.input(i)) {
+        const Shape& s = past->shape;
+        const bool fits = s.rank() == 4 && s[0] == batch && s[1] == kv_heads_ && s[3] == head &&
+                          s[2] == context.input(3)->shape[2];
+        expect(i, i == 3 ? "past_key" : "past_value", fits,
+               {batch, kv_heads_, s.rank() == 4 ? s[2] : 0, head});
+      }
+    if (rotary_) {
+      const Shape& cos = context.input(7)->shape;
+      expect(7, "cos_cache", cos.rank() == 2, {0, head / 2});
+      expect(8, "sin_cache", context.input(8)->shape == cos, cos);
+      if (const TensorView* ids = context.input(9))
+        expect(9, "position_ids",
+               ids->shape.rank() > 0 && ids->shape.at(-1) == seq &&
+                   (ids->elements() == seq || ids->elements() == batch * seq),
+               {batch, seq});
+    }
+  }
+
+  /// Keys (0) or values (1) of `rows` rows for this step only.
+  dense::CacheArray Temporary(KernelContext& context, int64_t batch, int64_t rows, int64_t head, DType dtype,
                               int which) const {
-    size_t bytes = 0;
-    auto* p = static_cast<std::byte*>(context.GetPreallocatedWorkspace(kWindow, &bytes));
     dense::CacheArray c;
-    c.data = {p + (which ? bytes / 2 : 0), dtype};
     c.head_stride = rows * head;
     c.batch_stride = kv_heads_ * rows * head;
+    const size_t half = BytesOf(dtype, batch * c.batch_stride);
+    auto* p = static_cast<std::byte*>(Workspace(context, kWindow, 2 * half));
+    c.data = {p + (which ? half : 0), dtype};
     return c;
   }
 
@@ -304,8 +347,8 @@ class GroupQueryAttention final : public Kernel {
       return;
     }
     append.capacity = resident + seq;
-    keys = Temporary(context, resident + seq, head, past_k->dtype, 0);
-    values = Temporary(context, resident + seq, head, past_k->dtype, 1);
+    keys = Temporary(context, batch, resident + seq, head, past_k->dtype, 0);
+    values = Temporary(context, batch, resident + seq, head, past_k->dtype, 1);
     append.past_key = CacheOf(past_k);
     append.past_value = CacheOf(past_v);
     append.present_key = keys;

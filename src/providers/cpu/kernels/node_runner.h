@@ -77,12 +77,17 @@ class NodeRunner {
     return *this;
   }
   NodeRunner& Input(std::optional<TestTensor> tensor, bool constant = false) {
-    inputs_.push_back({std::move(tensor), constant, {}, 0});
+    inputs_.push_back({std::move(tensor), constant, {}, {}, 0});
     return *this;
   }
   /// Workspace is declared for this shape as upper end of the last input's.
   NodeRunner& UpTo(const Shape& shape) {
     inputs_.back().bound = shape;
+    return *this;
+  }
+  /// Workspace is declared for contents of the last input (integers) anywhere in [0, most].
+  NodeRunner& ValuesUpTo(int64_t most) {
+    inputs_.back().most = most;
     return *this;
   }
   /// The last input is a cache with room for `rows` rows that output `output` appends to in place.
@@ -112,6 +117,7 @@ class NodeRunner {
     std::optional<TestTensor> tensor;
     bool constant;
     std::optional<Shape> bound;
+    std::optional<int64_t> most;
     int64_t capacity;
   };
   std::string domain_, op_;

@@ -135,8 +135,11 @@ std::vector<TestTensor> NodeRunner::Run() {
       (*in_facts)[i].dtype = t.dtype;
       (*in_facts)[i].shape = shape;
       rule.Input(static_cast<int>(i), t.dtype, shape);
-      if (auto values = IntegerValues(t); values && !(bounds && inputs_[i].bound))
-        rule.InputValues(static_cast<int>(i), *values);
+      auto values = IntegerValues(t);
+      if (bounds && inputs_[i].bound) values.reset();
+      if (bounds && inputs_[i].most && values)
+        for (int k = 0; k < values->count; ++k) (*values)[k] = ops::Bound::Between(0, *inputs_[i].most);
+      if (values) rule.InputValues(static_cast<int>(i), *values);
     }
     ops::ApplyRule(rule);
     out_facts->resize(wanted_.size());

@@ -211,6 +211,31 @@ TEST(Einsum, ProductsOfAllForms) {
   }
 }
 
+TEST(Products, WorkspaceIsEnoughForAllShapesWithinTheBounds) {
+  const auto floats = [](const Shape& shape, DType dtype) {
+    return TestTensor::Floats(shape, Numbers(static_cast<size_t>(shape.elements()), 1), dtype);
+  };
+  for (DType dtype : {DType::kFloat, DType::kFloat16})
+    for (int64_t m : {1, 2, 5, 13, 97, 130})
+      for (int64_t k : {1, 40, 300}) {
+        const auto run = [&](const Shape& a, const Shape& a_most, const Shape& b, const Shape& b_most,
+                             int64_t transposed, bool constant) {
+          NodeRunner product(a.rank() == 2 ? "" : "com.microsoft", a.rank() == 2 ? "Gemm" : "FusedMatMul",
+                             a.rank() == 2 ? 13 : 1);
+          product.Attr("transB", transposed);
+          product.Input(floats(a, dtype)).UpTo(a_most).Input(floats(b, dtype), constant);
+          if (!constant) product.UpTo(b_most);
+          product.Run();
+          EXPECT_EQ(product.scratch_calls(), 0) << a.ToString() << " x " << b.ToString();
+          EXPECT_FALSE(product.overrun());
+        };
+        run({m, k}, {130, k}, {k, 33}, {k, 33}, 0, true);
+        run({m, k}, {130, 300}, {k, 33}, {300, 64}, 0, false);
+        run({2, m, k}, {2, 130, 300}, {2, 33, k}, {2, 64, 300}, 1, false);
+        run({2, m, k}, {2, 130, 300}, {1, k, 7}, {2, 300, 64}, 0, false);
+      }
+}
+
 TEST(Products, DoublesAndIntegers) {
   NodeRunner doubles("", "Gemm", 13);
   doubles.Attr("alpha", 2.0f).Attr("beta", 0.5f).Attr("transB", int64_t{1});
