@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random templates, rendered by the reference and by a program; prints every difference.
 
-    random_templates.py PROGRAM [--seed N] [--count N] [--rounds N]
+    random_templates.py PROGRAM [--seed N] [--count N] [--rounds N] [--mutate]
 
 PROGRAM takes `template --batch FILE --json`. Expressions are made by type, so that most of them mean something; a small
 part is made without regard to types, so that errors are compared too (only that both fail).
@@ -328,6 +328,27 @@ class Maker:
         return self.body(self.r.randint(0, 3), self.r.randint(1, 4))
 
 
+PIECES = ["{%", "%}", "{{", "}}", "{#", "#}", "-", "+", "(", ")", "[", "]", "{", "}", "'", '"', ",", ".", ":", "|", "~", "=", "==", "<", "*", "**", "/", "//", "%", " if ", " else ",
+          " in ", " not ", " is ", " and ", " or ", "\n", "\\", " ", "0", "1", "1.5", "x", "s", "loop", "none", " endif ", " endfor ", "é", "_", "!", "raw", "\t", "0x", "e5", "\r"]
+
+
+def mutated(rng, template):
+    """One to three small edits."""
+    for _ in range(rng.randint(1, 3)):
+        i = rng.randint(0, len(template))
+        kind = rng.randint(0, 3)
+        if kind == 0:
+            template = template[:i] + template[i + rng.randint(1, 3):]
+        elif kind == 1:
+            template = template[:i] + rng.choice(PIECES) + template[i:]
+        elif kind == 2:
+            template = template[:i] + rng.choice(PIECES) + template[i + 1:]
+        else:
+            j = rng.randint(0, len(template))
+            template = template[:i] + template[j:j + rng.randint(1, 8)] + template[i:]
+    return template
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("program", nargs="+")
@@ -335,6 +356,7 @@ def main():
     p.add_argument("--count", type=int, default=2000)
     p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--show", type=int, default=20)
+    p.add_argument("--mutate", action="store_true", help="small edits of the snippets instead of new templates")
     opt = p.parse_args()
     env = reference.environment()
     env.cache = None
@@ -342,7 +364,11 @@ def main():
     totals = {"right": 0, "text": 0, "unsupported": 0, "wrong": 0}
     for round_ in range(opt.rounds):
         rng = random.Random(opt.seed + round_)
-        templates = [Maker(rng).template() for _ in range(opt.count)]
+        if opt.mutate:
+            sources = [t for _, t in snippets.snippets()]
+            templates = [mutated(rng, rng.choice(sources)) for _ in range(opt.count)]
+        else:
+            templates = [Maker(rng).template() for _ in range(opt.count)]
         got = compare.answers(opt.program, [compare.request(t, snippets.VARS) for t in templates])
         for template, answer in zip(templates, got):
             expected = reference.render(env, template, variables)

@@ -264,6 +264,7 @@ STATEMENTS = r"""
 {{ strftime_now('%Y-%m-%d %H:%M:%S %a %A %b %B %d %j %y %m %I %p %U %W %w %u %V %G %C %e %D %F %T %R %r %c %x %X %h %n %t %% %Z|%z|%f') }}
 {{ strftime_now('%-d %-m %-H %_d %e %^b %^A %#p %5Y %03d %-j %-I %l %k %P %g') }}
 {{ strftime_now('%d %B %Y') }} {{ strftime_now('') }}|{{ strftime_now('é %') }}
+{% set big = dict.fromkeys(range(40), 'v') %}{{ big[39] }}{{ 40 in big }}{{ big | length }}{{ big[3.0] }}{{ big[true] }}{{ big.nope is defined }} {{ range(50) | map('string') | unique | list | length }} {% set many = dict([('k' ~ 1, 1)] + dict.fromkeys('abcdefghijklmnopqrst', 2).items() | list) %}{{ many.k1 }}{{ many.t }}{{ many['zz'] is defined }}{{ many | length }}
 {{ (1, 2) | list }} {{ [1] is sameas [1] }} {{ none is sameas none }}
 {% set a = [1, 2] %}{% set b = a + [3] %}{{ a }}{{ b }}
 {% for x in l %}{{ loop }}{% endfor %}

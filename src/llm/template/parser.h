@@ -59,7 +59,6 @@ class Parser {
   // Expressions (parser_expr.cc)
   struct TupleRules {
     bool with_cond = true, explicit_parentheses = false, simplified = false, with_namespace = false;
-    const char* end_name = nullptr;
   };
   ExprPtr Expression(bool with_cond = true);
   ExprPtr Conditional();
@@ -85,7 +84,7 @@ class Parser {
   ExprPtr Filter(ExprPtr node, bool start_inline = false);
   ExprPtr Test(ExprPtr node);
   std::string DottedName();
-  ExprPtr AssignTarget(const char* end_name, bool with_namespace);
+  ExprPtr AssignTarget(bool with_namespace);
   std::unique_ptr<NameExpr> NameTarget();
 
   // Statements (parser_stmt.cc)

@@ -270,7 +270,7 @@ ExprPtr Parser::TupleOrExpression(const TupleRules& rules) {
   while (true) {
     if (!tuple->items.empty()) ExpectOperator(",");
     if (Current().kind == TokenKind::kVariableEnd || Current().kind == TokenKind::kBlockEnd ||
-        AtOperator(")") || (rules.end_name != nullptr && AtName(rules.end_name))) {
+        AtOperator(")")) {
       break;
     }
     ExprPtr item = rules.simplified ? Primary(rules.with_namespace) : Expression(rules.with_cond);
@@ -506,10 +506,9 @@ bool MakeTarget(Expr& e) {
 
 }  // namespace
 
-ExprPtr Parser::AssignTarget(const char* end_name, bool with_namespace) {
+ExprPtr Parser::AssignTarget(bool with_namespace) {
   TupleRules rules;
   rules.simplified = true;
-  rules.end_name = end_name;
   rules.with_namespace = with_namespace;
   ExprPtr target = TupleOrExpression(rules);
   if (!MakeTarget(*target)) Fail("can't assign to this expression");

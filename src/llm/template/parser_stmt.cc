@@ -135,11 +135,10 @@ StmtPtr Parser::Statement() {
 
 StmtPtr Parser::For() {
   auto node = std::make_unique<ForStmt>(Next().line);
-  node->target = AssignTarget("in", false);
+  node->target = AssignTarget(false);
   ExpectName("in");
   TupleRules rules;
   rules.with_cond = false;
-  rules.end_name = "recursive";
   node->iterable = TupleOrExpression(rules);
   if (SkipName("if")) {
     node->test = Expression();
@@ -179,7 +178,7 @@ StmtPtr Parser::If() {
 
 StmtPtr Parser::Set() {
   const int line = Next().line;
-  ExprPtr target = AssignTarget(nullptr, true);
+  ExprPtr target = AssignTarget(true);
   if (SkipOperator("=")) {
     auto node = std::make_unique<SetStmt>(line);
     node->target = std::move(target);
@@ -256,7 +255,7 @@ StmtPtr Parser::With() {
   auto node = std::make_unique<WithStmt>(Next().line);
   while (Current().kind != TokenKind::kBlockEnd) {
     if (!node->targets.empty()) ExpectOperator(",");
-    ExprPtr target = AssignTarget(nullptr, false);
+    ExprPtr target = AssignTarget(false);
     const auto make_param = [](auto& self, Expr& e) -> void {
       if (e.kind == ExprKind::kName) static_cast<NameExpr&>(e).use = NameUse::kParam;
       if (e.kind != ExprKind::kTuple) return;

@@ -235,7 +235,7 @@ Value SplitRight(Runtime& rt, const Value& self, Args& args) {
 Value SplitLinesMethod(Runtime& rt, const Value& self, Args& args) {
   const Params p(rt, "splitlines", args, {"keepends"});
   rt.budget.Step(Text(self).size() / 16);
-  return PieceList(rt, SplitLines(Text(self), !p[0].missing() && Truthy(rt, p[0])), IsSafe(self));
+  return PieceList(rt, SplitLines(Text(self), !p[0].missing() && ToIndex(p[0]) != 0), IsSafe(self));
 }
 
 Value Partition(Runtime& rt, const Value& self, Args& args) {
