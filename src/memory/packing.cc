@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kGreedyWork = 100'000'000;
 // The search holds every pair of items that meet in time; beyond this many it would take too much memory.
 constexpr int64_t kMaxMeetings = 8'000'000;
-constexpr int64_t kAttemptWork = 300'000;  // of the shortest attempts
+constexpr int64_t kAttemptWork = 500'000;  // of the shortest attempts
 constexpr size_t kMaxSearched = 4000;      // items: the search recurses as deep
 
 int64_t CountMeetings(const Instance& instance) {
@@ -40,6 +40,31 @@ int64_t CountMeetings(const Instance& instance) {
     pairs += (std::lower_bound(firsts.begin(), firsts.end(), p.last) - firsts.begin()) -
              (std::upper_bound(lasts.begin(), lasts.end(), p.first) - lasts.begin());
   return pairs;
+}
+
+constexpr int64_t kKinds = 8;
+
+// No single priority suits all problems, and short attempts that learn from each other's failures do better
+// than long ones: the first round is without noise, later ones vary.
+Priority PriorityOfTurn(int64_t turn) {
+  constexpr std::array<Priority, kKinds> kPriorities = {
+      {{.life = 1, .bytes = 1, .crowd = 1},
+       {.life = 1, .bytes = 0, .crowd = 1},
+       {.life = 1, .bytes = 0, .crowd = 4},
+       {.life = 0, .bytes = 0, .crowd = 1, .total_crowd = true},
+       {.life = 1, .bytes = 0.5, .crowd = 2},
+       {.life = 2, .bytes = 1, .crowd = 3},
+       {.life = 1, .bytes = 1, .crowd = 0.5},
+       {.life = 0, .bytes = 1, .crowd = 1, .total_crowd = true}}};
+  constexpr std::array<double, 3> kBlames = {4, 1, 20};
+  constexpr std::array<double, 2> kNoises = {0.3, 0.8};
+  Priority priority = kPriorities[static_cast<size_t>(turn % kKinds)];
+  const int64_t round = turn / kKinds;
+  if (round == 0) return priority;
+  priority.blame = kBlames[static_cast<size_t>(round - 1) % kBlames.size()];
+  priority.noise = kNoises[static_cast<size_t>(round - 1) % kNoises.size()];
+  priority.seed = static_cast<uint32_t>(turn);
+  return priority;
 }
 
 /// Pack, step by step: each step may replace the best packing known.
@@ -98,34 +123,27 @@ class Packer {
     if (limits_.work_limit <= work_ || instance.items.size() > kMaxSearched ||
         CountMeetings(instance) > kMaxMeetings)
       return;
-    constexpr std::array<Priority, 6> kPriorities = {
-        {{1, 1, 0}, {1, 0, 0}, {1, 0.5, 0}, {0, 1, 0}, {1, 1, 2}, {0.5, 1, 0}}};
     OffsetSearch search(instance);
     int64_t bound =
         std::max(best_.lower_bound, limits_.capacity.value_or(0));  // least height worth trying here
     double depth = 0.5;  // how far below the best height the second kind of attempt aims
     for (int64_t attempt = 0; !Done() && work_ < limits_.work_limit && !Expired(); ++attempt) {
       const bool at_bound = attempt % 2 == 0;
-      const int64_t round = attempt / 2 / static_cast<int64_t>(kPriorities.size()) + 1;
-      Priority priority = kPriorities[static_cast<size_t>(attempt / 2) % kPriorities.size()];
-      if (round > 1) {
-        priority.noise = 0.7;
-        priority.seed = static_cast<uint32_t>(attempt);
-      }
+      const int64_t turn = attempt / 2;
+      const Priority priority = PriorityOfTurn(turn);
       int64_t height = bound;
       if (!at_bound) height += static_cast<int64_t>(static_cast<double>(best_.peak - bound) * depth);
       height = std::min(height, best_.peak - 1);
       if (height < bound) break;
       int64_t limit = kAttemptWork;
-      for (int64_t r = round; r % 2 == 0; r /= 2) limit *= 2;
+      for (int64_t r = turn / kKinds + 1; r % 2 == 0; r /= 2) limit *= 2;
       limit = std::min(limit, limits_.work_limit - work_);
       const OffsetSearch::Outcome outcome = search.Run(height, priority, limit, deadline_);
       best_.nodes += search.nodes();
       work_ += search.work();
       if (outcome == OffsetSearch::Outcome::kFound) Offer(instance, search.offsets(), "search");
       if (!at_bound)
-        depth = outcome == OffsetSearch::Outcome::kFound ? std::max(0.0, depth - 0.2)
-                                                         : std::min(0.98, depth + 0.1);
+        depth = outcome == OffsetSearch::Outcome::kFound ? depth * 0.7 : depth + (1 - depth) * 0.04;
       if (outcome == OffsetSearch::Outcome::kRefuted) {
         bound = std::max(bound, height + 1);
         if (search.exact() && complete) best_.lower_bound = std::max(best_.lower_bound, height + 1);

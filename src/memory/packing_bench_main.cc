@@ -1,10 +1,10 @@
 // ullage_packing_bench [--time-limit SECONDS] [FILE.csv...]: peak, lower bound and seconds for each file,
 // then for graphs made up here.
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -27,10 +27,10 @@ void Report(const char* name, size_t buffers, const Packing& p, double seconds) 
   std::fflush(stdout);
 }
 
-void Measure(const char* name, const std::vector<Buffer>& buffers) {
-  const auto start = std::chrono::steady_clock::now();
-  const Packing packing = ullage::memory::Pack(buffers);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+void Measure(const char* name, const std::vector<Buffer>& buffers, const PackLimits& limits) {
+  const std::clock_t start = std::clock();
+  const Packing packing = ullage::memory::Pack(buffers, limits);
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   ullage::memory::RequireSound(buffers, packing);
   Report(name, buffers.size(), packing, seconds);
 }
@@ -81,20 +81,20 @@ std::vector<Buffer> Random(size_t count, uint32_t seed) {
 }  // namespace
 
 int main(int, char** argv) {
-  double time_limit = 10;
+  PackLimits limits;
   bool files = false;
   try {
     for (++argv; *argv != nullptr; ++argv) {
-      if (std::strcmp(*argv, "--time-limit") == 0 && argv[1] != nullptr) {
-        time_limit = std::strtod(*++argv, nullptr);
+      if (std::strcmp(*argv, "--work-limit") == 0 && argv[1] != nullptr) {
+        limits.work_limit = std::strtoll(*++argv, nullptr, 10);
         continue;
       }
       std::ifstream in(*argv, std::ios::binary);
       std::ostringstream text;
       text << in.rdbuf();
       const char* slash = std::strrchr(*argv, '/');
-      const auto result = ullage::memory::PackCsv(text.str(), time_limit);
-      Report(slash == nullptr ? *argv : slash + 1, result.ids.size(), result.packing, result.seconds);
+      Measure(slash == nullptr ? *argv : slash + 1, ullage::memory::ReadMinimallocCsv(text.str()).buffers,
+              limits);
       files = true;
     }
   } catch (const ullage::Error& error) {
@@ -102,10 +102,10 @@ int main(int, char** argv) {
     return ullage::ExitStatus(error.code());
   }
   if (files) return 0;
-  Measure("decoder 32 x 40", Decoder(32, 40, 1));
-  Measure("decoder 100 x 200", Decoder(100, 200, 2));
-  Measure("random 300", Random(300, 3));
-  Measure("random 2000", Random(2000, 4));
-  Measure("random 20000", Random(20000, 5));
+  Measure("decoder 32 x 40", Decoder(32, 40, 1), limits);
+  Measure("decoder 100 x 200", Decoder(100, 200, 2), limits);
+  Measure("random 300", Random(300, 3), limits);
+  Measure("random 2000", Random(2000, 4), limits);
+  Measure("random 20000", Random(20000, 5), limits);
   return 0;
 }

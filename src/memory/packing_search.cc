@@ -16,6 +16,7 @@ OffsetSearch::OffsetSearch(const Instance& instance)
   for (const Item& item : instance.items) height_of_.push_back(item.height);
   BuildSections(instance);
   BuildConflicts();
+  failures_.assign(items_of_.size(), 0.0);
 }
 
 void OffsetSearch::BuildSections(const Instance& instance) {
@@ -93,14 +94,20 @@ void OffsetSearch::BuildConflicts() {
 }
 
 void OffsetSearch::SetRanks(const Priority& priority) {
-  std::vector<double> total(items_of_.size(), 0.0);
-  for (size_t s = 0; s < items_of_.size(); ++s)
-    for (const Share& share : items_of_[s]) total[s] += static_cast<double>(share.bytes);
+  const size_t sections = items_of_.size();
+  const double mean =
+      std::accumulate(failures_.begin(), failures_.end(), 1e-9) / static_cast<double>(sections);
+  std::vector<double> weight(sections, 0.0);
+  for (size_t s = 0; s < sections; ++s) {
+    for (const Share& share : items_of_[s]) weight[s] += static_cast<double>(share.bytes);
+    weight[s] *= 1 + priority.blame * failures_[s] / mean;
+  }
   std::mt19937 random(priority.seed);
   std::vector<double> keys(count_);
   for (size_t i = 0; i < count_; ++i) {
     double crowd = 0;
-    for (const Share& s : sections_of_[i]) crowd = std::max(crowd, total[s.index]);
+    for (const Share& s : sections_of_[i])
+      crowd = priority.total_crowd ? crowd + weight[s.index] : std::max(crowd, weight[s.index]);
     // The generator's own output, not a distribution's, which differs between libraries.
     const double chance = static_cast<double>(random()) * 0x1p-32 - 0.5;
     keys[i] = priority.life * std::log(static_cast<double>(sections_of_[i].size())) +
@@ -112,6 +119,7 @@ void OffsetSearch::SetRanks(const Priority& priority) {
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return keys[a] > keys[b]; });
   rank_.resize(count_);
   for (size_t i = 0; i < count_; ++i) rank_[order[i]] = static_cast<int32_t>(i);
+  for (double& count : failures_) count *= 0.95;
 }
 
 OffsetSearch::Outcome OffsetSearch::Run(int64_t height, const Priority& priority, int64_t work_limit,
@@ -124,11 +132,9 @@ OffsetSearch::Outcome OffsetSearch::Run(int64_t height, const Priority& priority
   deadline_ = deadline;
   gave_up_ = false;
   const size_t sections = items_of_.size();
-  floor_.assign(count_, 0);
-  placed_.assign(count_, 0);
+  key_.assign(count_, 0);
   offsets_.assign(count_, 0);
   left_.assign(sections, 0);
-  lowest_.assign(sections, 0);
   crossing_.assign(sections + 1, 0);
   is_dirty_.assign(sections, 0);
   part_of_.assign(sections, 0);
@@ -136,14 +142,18 @@ OffsetSearch::Outcome OffsetSearch::Run(int64_t height, const Priority& priority
   candidates_.clear();
   pool_.clear();
   for (size_t i = 0; i < count_; ++i) {
-    if (instance_.items[i].fixed >= 0) floor_[i] = instance_.items[i].fixed;
-    if (floor_[i] + height_of_[i] > height) return Outcome::kRefuted;
+    if (instance_.items[i].fixed >= 0) key_[i] = instance_.items[i].fixed;
+    if (key_[i] + height_of_[i] > height) return Outcome::kRefuted;
     pool_.push_back(static_cast<int32_t>(i));
     for (int32_t s = hull_begin_[i] + 1; s < hull_end_[i]; ++s) ++crossing_[s];
     for (const Share& s : sections_of_[i]) left_[s.index] += s.bytes;
   }
-  for (size_t s = 0; s < sections; ++s)
-    if (!RefreshSection(static_cast<int32_t>(s))) return Outcome::kRefuted;
+  dirty_.clear();
+  for (size_t s = 0; s < sections; ++s) {
+    is_dirty_[s] = 1;
+    dirty_.push_back(static_cast<int32_t>(s));
+  }
+  if (!Settle()) return Outcome::kRefuted;
   const Part whole{0, static_cast<int32_t>(sections), 0, pool_.size()};
   if (SolveParts(whole, -1, 0, -1)) return Outcome::kFound;
   return gave_up_ ? Outcome::kGaveUp : Outcome::kRefuted;
@@ -161,59 +171,84 @@ void OffsetSearch::Rewind(size_t mark) {
 }
 
 bool OffsetSearch::RefreshSection(int32_t section) {
-  stack_.clear();
-  work_ += static_cast<int64_t>(items_of_[section].size());
-  for (const Share& share : items_of_[section])
-    if (placed_[share.index] == 0) stack_.push_back({floor_[share.index], share.bytes});
-  if (stack_.empty()) return true;
-  std::sort(stack_.begin(), stack_.end(), [](const Level& a, const Level& b) { return a.floor < b.floor; });
-  if (stack_.front().floor != lowest_[section]) Set(&lowest_[section], stack_.front().floor);
+  // The items are kept in rising order of their floors, those placed at the end. Few have moved since the
+  // last time.
+  std::vector<Share>& items = items_of_[section];
+  const size_t n = items.size();
+  work_ += static_cast<int64_t>(n);
+  for (size_t i = 1; i < n; ++i) {
+    const Share share = items[i];
+    const int64_t key = key_[share.index];
+    size_t j = i;
+    for (; j > 0 && key_[items[j - 1].index] > key; --j) items[j] = items[j - 1];
+    if (j != i) items[j] = share;
+  }
   // No order of the items is lower than the one by rising floors.
+  const int64_t latest_first = LatestFirst(section);
+  int64_t after_first = std::numeric_limits<int64_t>::max();
   int64_t top = 0;
-  for (const Level& level : stack_) top = std::max(top, level.floor) + level.bytes;
-  return top - padding_[section] <= height_;
+  for (const Share& share : items) {
+    const int64_t floor = key_[share.index];
+    if (floor == kPlaced) break;
+    top = std::max(top, floor) + share.bytes;
+    if (floor <= latest_first) after_first = std::min(after_first, floor + share.bytes);
+  }
+  if (top > height_ + padding_[section]) {
+    failures_[section] += 1;
+    return false;
+  }
+  // An item that starts too late to come first comes after one that does.
+  for (size_t i = n; i-- > 0;) {
+    const int64_t floor = key_[items[i].index];
+    if (floor == kPlaced) continue;
+    if (floor <= latest_first) break;
+    if (floor < after_first && !Raise(items[i].index, after_first)) return false;
+  }
+  return true;
+}
+
+// The item's offset is at least `bound`. Sections are looked at again only where that can matter: a floor up
+// to LatestFirst neither makes the section too high nor keeps the item from coming first.
+bool OffsetSearch::Raise(int32_t item, int64_t bound) {
+  if (instance_.items[item].fixed >= 0) return false;
+  const int64_t raised = AlignUp(bound, instance_.items[item].alignment);
+  if (raised + height_of_[item] > height_) return false;
+  Set(&key_[item], raised);
+  work_ += static_cast<int64_t>(sections_of_[item].size());
+  for (const Share& s : sections_of_[item]) {
+    if (is_dirty_[s.index] != 0 || raised <= LatestFirst(s.index)) continue;
+    is_dirty_[s.index] = 1;
+    dirty_.push_back(s.index);
+  }
+  return true;
+}
+
+// Looks at the sections that were touched; that may raise items and so touch more.
+bool OffsetSearch::Settle() {
+  bool ok = true;
+  for (size_t i = 0; i < dirty_.size(); ++i) {
+    is_dirty_[dirty_[i]] = 0;
+    if (ok) ok = RefreshSection(dirty_[i]);
+  }
+  dirty_.clear();
+  return ok;
 }
 
 bool OffsetSearch::Place(int32_t item, int64_t offset) {
   ++nodes_;
   offsets_[item] = offset;
-  Set(&placed_[item], 1);
+  Set(&key_[item], kPlaced);
   for (int32_t s = hull_begin_[item] + 1; s < hull_end_[item]; ++s) Set(&crossing_[s], crossing_[s] - 1);
-  dirty_.clear();
-  const auto touch = [&](int32_t s) {
-    if (is_dirty_[s] == 0) {
-      is_dirty_[s] = 1;
-      dirty_.push_back(s);
-    }
-  };
-  for (const Share& s : sections_of_[item]) {
-    Set(&left_[s.index], left_[s.index] - s.bytes);
-    touch(s.index);
-  }
+  for (const Share& s : sections_of_[item]) Set(&left_[s.index], left_[s.index] - s.bytes);
   bool ok = true;
   work_ += static_cast<int64_t>(conflicts_[item].size()) + hull_end_[item] - hull_begin_[item];
   for (const Conflict& c : conflicts_[item]) {
-    const int32_t j = c.item;
-    const int64_t bound = offset + c.above;
-    if (placed_[j] != 0 || floor_[j] >= bound) continue;
-    if (instance_.items[j].fixed >= 0) {
+    if (key_[c.item] < offset + c.above && !Raise(c.item, offset + c.above)) {
       ok = false;
       break;
     }
-    const int64_t raised = AlignUp(bound, instance_.items[j].alignment);
-    if (raised + height_of_[j] > height_) {
-      ok = false;
-      break;
-    }
-    for (const Share& s : sections_of_[j])
-      if (floor_[j] == lowest_[s.index]) touch(s.index);
-    Set(&floor_[j], raised);
   }
-  for (int32_t s : dirty_) {
-    is_dirty_[s] = 0;
-    if (ok) ok = RefreshSection(s);
-  }
-  return ok;
+  return Settle() && ok;
 }
 
 // Splits the sections of `part` where nothing crosses (after `placed` was placed; -1 looks everywhere) and
@@ -227,7 +262,7 @@ bool OffsetSearch::SolveParts(const Part& part, int32_t placed, int64_t last_off
       split = s > part.begin && s < part.end && crossing_[s] == 0;
   if (!split) {
     for (size_t i = part.items_begin; i < part.items_end; ++i)
-      if (placed_[pool_[i]] == 0) pool_.push_back(pool_[i]);
+      if (key_[pool_[i]] != kPlaced) pool_.push_back(pool_[i]);
     const bool solved = Solve({part.begin, part.end, pool_mark, pool_.size()}, last_offset, last_rank);
     pool_.resize(pool_mark);
     return solved;
@@ -241,7 +276,7 @@ bool OffsetSearch::SolveParts(const Part& part, int32_t placed, int64_t last_off
     begin = s;
   }
   for (size_t i = part.items_begin; i < part.items_end; ++i)
-    if (placed_[pool_[i]] == 0) ++parts[part_of_[hull_begin_[pool_[i]]]].items_end;
+    if (key_[pool_[i]] != kPlaced) ++parts[part_of_[hull_begin_[pool_[i]]]].items_end;
   size_t end = pool_mark;
   for (Part& p : parts) {
     const size_t size = p.items_end;
@@ -250,7 +285,7 @@ bool OffsetSearch::SolveParts(const Part& part, int32_t placed, int64_t last_off
   }
   pool_.resize(end);
   for (size_t i = part.items_begin; i < part.items_end; ++i)
-    if (placed_[pool_[i]] == 0) pool_[parts[part_of_[hull_begin_[pool_[i]]]].items_end++] = pool_[i];
+    if (key_[pool_[i]] != kPlaced) pool_[parts[part_of_[hull_begin_[pool_[i]]]].items_end++] = pool_[i];
   std::erase_if(parts, [](const Part& p) { return p.items_begin == p.items_end; });
   work_ += part.end - part.begin;
   std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
@@ -260,7 +295,7 @@ bool OffsetSearch::SolveParts(const Part& part, int32_t placed, int64_t last_off
   for (const Part& p : parts) {
     if (p.items_end - p.items_begin == 1) {
       const int32_t item = pool_[p.items_begin];
-      offsets_[item] = floor_[item];
+      offsets_[item] = key_[item];
       continue;
     }
     if (!Solve(p, last_offset, last_rank)) {
@@ -274,28 +309,35 @@ bool OffsetSearch::SolveParts(const Part& part, int32_t placed, int64_t last_off
 
 bool OffsetSearch::Solve(const Part& part, int64_t last_offset, int32_t last_rank) {
   if (part.items_begin == part.items_end) return true;
-  for (int32_t s = part.begin; s < part.end; ++s)
-    if (left_[s] > 0 && std::max(lowest_[s], last_offset) + left_[s] - padding_[s] > height_) return false;
-  int64_t lowest_top = std::numeric_limits<int64_t>::max();
-  int64_t lowest_fixed = std::numeric_limits<int64_t>::max();
-  for (size_t i = part.items_begin; i < part.items_end; ++i) {
-    const int32_t item = pool_[i];
-    lowest_top = std::min(lowest_top, std::max(floor_[item], last_offset) + height_of_[item]);
-    if (instance_.items[item].fixed >= 0) {
-      if (floor_[item] < last_offset) return false;
-      lowest_fixed = std::min(lowest_fixed, floor_[item]);
-    }
-  }
   work_ += static_cast<int64_t>(part.items_end - part.items_begin) + part.end - part.begin;
-  const size_t first = candidates_.size();
+  int64_t highest = std::numeric_limits<int64_t>::max();  // at which the next item may be placed
+  int32_t tightest = part.begin;
+  for (int32_t s = part.begin; s < part.end; ++s) {
+    if (left_[s] == 0 || LatestFirst(s) >= highest) continue;
+    highest = LatestFirst(s);
+    tightest = s;
+  }
+  int64_t lowest_top = std::numeric_limits<int64_t>::max();
   for (size_t i = part.items_begin; i < part.items_end; ++i) {
     const int32_t item = pool_[i];
-    const int64_t offset = AlignUp(std::max(floor_[item], last_offset), instance_.items[item].alignment);
-    if (offset >= lowest_top || offset > lowest_fixed) continue;
-    if (offset == last_offset && rank_[item] < last_rank) continue;
-    if (offset + height_of_[item] > height_) continue;
+    lowest_top = std::min(lowest_top, std::max(key_[item], last_offset) + height_of_[item]);
+    if (instance_.items[item].fixed < 0) continue;
+    if (key_[item] < last_offset) return false;
+    highest = std::min(highest, key_[item]);
+  }
+  const size_t first = candidates_.size();
+  bool too_high = false;
+  for (size_t i = part.items_begin; i < part.items_end; ++i) {
+    const int32_t item = pool_[i];
+    const int64_t offset = AlignUp(std::max(key_[item], last_offset), instance_.items[item].alignment);
+    if (offset >= lowest_top || (offset == last_offset && rank_[item] < last_rank)) continue;
+    if (offset > highest || offset + height_of_[item] > height_) {
+      too_high = true;
+      continue;
+    }
     candidates_.push_back({offset, rank_[item], item});
   }
+  if (too_high) failures_[tightest] += 1;
   std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(first), candidates_.end(),
             [](const Candidate& a, const Candidate& b) {
               return a.offset != b.offset ? a.offset < b.offset : a.rank < b.rank;

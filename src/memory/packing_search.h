@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -17,11 +18,15 @@
 namespace ullage::memory::internal {
 
 /// Which of several items at the same offset is tried first: the one of largest
-/// life^life * bytes^bytes * (most live bytes next to it)^crowd, where chance(seed) spreads each factor.
+///     life^life * bytes^bytes * crowd^crowd * e^(noise * chance(seed))
+/// where life counts sections and crowd is the largest, over the item's sections, of
+///     live bytes * (1 + blame * share of the failures seen in earlier runs).
 struct Priority {
   double life = 1;
   double bytes = 1;
   double crowd = 0;
+  double blame = 0;
+  bool total_crowd = false;  ///< crowd is the sum over the item's sections
   double noise = 0;
   uint32_t seed = 0;
 };
@@ -58,10 +63,8 @@ class OffsetSearch {
     int32_t rank;
     int32_t item;
   };
-  struct Level {
-    int64_t floor;
-    int64_t bytes;
-  };
+  static constexpr int64_t kPlaced = std::numeric_limits<int64_t>::max();
+
   struct Undo {
     int64_t* place;
     int64_t value;
@@ -81,6 +84,10 @@ class OffsetSearch {
   bool SolveParts(const Part& part, int32_t placed, int64_t last_offset, int32_t last_rank);
   bool Place(int32_t item, int64_t offset);
   bool RefreshSection(int32_t section);
+  bool Raise(int32_t item, int64_t bound);
+  bool Settle();
+  /// The highest offset at which the next item of a section may start.
+  int64_t LatestFirst(int32_t section) const { return height_ + padding_[section] - left_[section]; }
   void Rewind(size_t mark);
   void Set(int64_t* place, int64_t value) {
     undo_.push_back({place, *place});
@@ -100,15 +107,14 @@ class OffsetSearch {
   std::vector<int64_t> height_of_;
 
   int64_t height_ = 0;
-  std::vector<int64_t> floor_;     // per item: lowest offset that the placed items allow
-  std::vector<int64_t> placed_;    // per item: 0 or 1
+  std::vector<int64_t>
+      key_;  // per item: lowest offset that the placed items allow; kPlaced when it is placed
+  std::vector<double> failures_;   // per section, in earlier runs, the latest counting most
   std::vector<int64_t> left_;      // per section: bytes still to be placed
-  std::vector<int64_t> lowest_;    // per section: least floor of the items still to be placed
   std::vector<int64_t> crossing_;  // per section s: items to be placed that live in s - 1 and in s
   std::vector<int64_t> offsets_;
   std::vector<Undo> undo_;
   std::vector<int32_t> pool_;
-  std::vector<Level> stack_;  // scratch of RefreshSection
   std::vector<Candidate> candidates_;
   std::vector<int32_t> dirty_;  // sections to refresh
   std::vector<uint8_t> is_dirty_;
