@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/block_format.h"
-#include "providers/cpu/quant/kernels.h"
+#include "providers/cpu/quant/dispatch-inl.h"
 
 namespace ullage::quant {
 namespace {
@@ -13,12 +13,8 @@ namespace {
 #define ULLAGE_INLINE __attribute__((always_inline)) inline
 #define ULLAGE_UNROLL _Pragma("GCC unroll 16")
 
-constexpr int64_t kRecord = 64;             // of one digit
-constexpr int64_t kAhead = 2048;            // bytes between what is used and what is fetched
-constexpr int32_t kMaxInt16 = 32639;        // 127 * (256 + 1)
-constexpr int32_t kMaxInt24 = 8355711;      // 127 * (65536 + 256 + 1)
-constexpr uint32_t kTinyBits = 0x0d800000;  // 2^-100
-constexpr uint32_t kInfinityBits = 0x7f800000;
+constexpr int64_t kRecord = 64;   // of one digit
+constexpr int64_t kAhead = 2048;  // bytes between what is used and what is fetched
 
 ULLAGE_INLINE __m256i Load(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
@@ -130,7 +126,7 @@ ULLAGE_INLINE __m256 JoinDigits(const __m256i* sums) {
 
 // kPacked: codes are packed with kBits; otherwise bytes below 2^kBits.
 template <int kBits, bool kIq4, bool kPacked, bool kHalf, bool kMin, int kDigits, int kTokens>
-void Dot(const DotArgs& args) {
+ULLAGE_INLINE void Dot(const DotArgs& args) {
   constexpr int kParts = kHalf ? 2 : 1, kQuads = 8 / kParts, kSumBits = kIq4 ? 8 : kBits;
   constexpr int64_t kCodeBytes = kPacked ? kBits * 64 : 512;
   const uint8_t* codes = args.codes;
@@ -199,77 +195,34 @@ void Dot(const DotArgs& args) {
     for (int h = 0; h < 2; ++h) _mm256_storeu_ps(args.acc + t * 16 + h * 8, acc[h][t]);
 }
 
-template <int kBits, bool kIq4, bool kHalf, bool kMin>
-DotFn PickFused(int digits) {
-  return digits == 3   ? Dot<kBits, kIq4, true, kHalf, kMin, 3, 1>
-         : digits == 2 ? Dot<kBits, kIq4, true, kHalf, kMin, 2, 1>
-                       : Dot<kBits, kIq4, true, kHalf, kMin, 1, 1>;
-}
-
-template <int kBits>
-DotFn PickFused(const DotKind& kind) {
-  if (kind.half)
-    return kind.min ? PickFused<kBits, false, true, true>(kind.digits)
-                    : PickFused<kBits, false, true, false>(kind.digits);
-  return kind.min ? PickFused<kBits, false, false, true>(kind.digits)
-                  : PickFused<kBits, false, false, false>(kind.digits);
-}
-
-DotFn FindFused(const DotKind& kind, int tokens) {
-  if (tokens != 1) return nullptr;
-  if (kind.iq4) return kind.half || kind.min ? nullptr : PickFused<4, true, false, false>(kind.digits);
-  switch (kind.bits) {
-    case 2:
-      return PickFused<2>(kind);
-    case 3:
-      return kind.half && !kind.min ? PickFused<3, false, true, false>(kind.digits) : nullptr;
-    case 4:
-      return PickFused<4>(kind);
-    case 5:
-      if (kind.half) return nullptr;
-      return kind.min ? PickFused<5, false, false, true>(kind.digits)
-                      : PickFused<5, false, false, false>(kind.digits);
-    case 6:
-      return kind.half && !kind.min ? PickFused<6, false, true, false>(kind.digits) : nullptr;
-    case 8:
-      return PickFused<8>(kind);
-    default:
-      return nullptr;
+struct Loops {
+  static constexpr Build kFused[] = {{1, 1}, {2, 1}, {3, 1}};
+  static constexpr Build kTiles[] = {{1, 1}, {1, 2}, {1, 4}, {2, 1}, {2, 2}, {3, 1}};
+  template <int kBits, bool kIq4, bool kHalf, bool kMin, int kDigits, int kTokens>
+  static void Fused(const DotArgs& args) {
+    Dot<kBits, kIq4, true, kHalf, kMin, kDigits, kTokens>(args);
   }
-}
-
-template <int kBits, int kDigits, int kTokens>
-DotFn PickTile(const DotKind& kind) {
-  if (kind.half)
-    return kind.min ? Dot<kBits, false, false, true, true, kDigits, kTokens>
-                    : Dot<kBits, false, false, true, false, kDigits, kTokens>;
-  return kind.min ? Dot<kBits, false, false, false, true, kDigits, kTokens>
-                  : Dot<kBits, false, false, false, false, kDigits, kTokens>;
-}
-
-template <int kBits>
-DotFn PickTile(const DotKind& kind, int tokens) {
-  if (kind.digits == 3) return tokens == 1 ? PickTile<kBits, 3, 1>(kind) : nullptr;
-  if (kind.digits == 2)
-    return tokens == 1 ? PickTile<kBits, 2, 1>(kind) : tokens == 2 ? PickTile<kBits, 2, 2>(kind) : nullptr;
-  switch (tokens) {
-    case 1:
-      return PickTile<kBits, 1, 1>(kind);
-    case 2:
-      return PickTile<kBits, 1, 2>(kind);
-    case 4:
-      return PickTile<kBits, 1, 4>(kind);
-    default:
-      return nullptr;
+  template <int kBits, bool kHalf, bool kMin, int kDigits, int kTokens>
+  static void Tile(const DotArgs& args) {
+    Dot<kBits, false, false, kHalf, kMin, kDigits, kTokens>(args);
   }
-}
+  template <int kBits, bool kIq4>
+  static void Unpack(const uint8_t* codes, int64_t blocks, uint8_t* out) {
+    for (int64_t b = 0; b < blocks; ++b) {
+      ULLAGE_UNROLL
+      for (int q = 0; q < 8; ++q)
+        for (int h = 0; h < 2; ++h)
+          Store(out + b * 512 + q * 64 + h * 32, UnpackQuad<kBits, kIq4>(codes + b * kBits * 64, q, h));
+    }
+  }
+};
 
 DotFn FindTile(const DotKind& kind, int tokens) {
 #if ULLAGE_QUANT_VNNI
-  return PickTile<8>(kind, tokens);
+  return FindTile<Loops, 8>(kind, tokens);
 #else
-  if (kind.bits <= 4) return PickTile<4>(kind, tokens);
-  return kind.bits <= 6 ? PickTile<6>(kind, tokens) : PickTile<8>(kind, tokens);
+  if (kind.bits <= 4) return FindTile<Loops, 4>(kind, tokens);
+  return kind.bits <= 6 ? FindTile<Loops, 6>(kind, tokens) : FindTile<Loops, 8>(kind, tokens);
 #endif
 }
 

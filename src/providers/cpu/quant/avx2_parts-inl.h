@@ -54,34 +54,19 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
         largest_lanes, _mm256_and_si256(_mm256_castps_si256(x[i]), _mm256_set1_epi32(0x7fffffff)));
   const uint32_t bits = static_cast<uint32_t>(MaxLane(largest_lanes));
   const bool int16 = form == Activations::kInt16;
-  const int32_t limit = int8 ? 127 : int16 ? kMaxInt16 : kMaxInt24;
-  float scale = 0, inverse = 0;
-  if (bits >= kInfinityBits) {
-    const uint32_t nan = 0x7fc00000;
-    __builtin_memcpy(&scale, &nan, sizeof scale);
-  } else if (bits >= kTinyBits) {
-    float largest;
-    __builtin_memcpy(&largest, &bits, sizeof largest);
-    scale = largest / static_cast<float>(limit);
-    inverse = static_cast<float>(limit) / largest;
-  }
+  const BlockScale block(form, bits);
   __m256i v[4];
-  const __m256 factor = _mm256_set1_ps(inverse);
+  const __m256 factor = _mm256_set1_ps(block.inverse);
   for (int i = 0; i < 4; ++i) {
     v[i] = _mm256_setzero_si256();
-    if (inverse != 0)
+    if (block.inverse != 0)
       v[i] = _mm256_max_epi32(
-          _mm256_set1_epi32(-limit),
-          _mm256_min_epi32(_mm256_set1_epi32(limit), _mm256_cvtps_epi32(_mm256_mul_ps(x[i], factor))));
+          _mm256_set1_epi32(-block.limit),
+          _mm256_min_epi32(_mm256_set1_epi32(block.limit), _mm256_cvtps_epi32(_mm256_mul_ps(x[i], factor))));
   }
   ActivationBlock* digits = static_cast<ActivationBlock*>(record);
   const int32_t h0 = SumLanes(_mm256_add_epi32(v[0], v[1])), h1 = SumLanes(_mm256_add_epi32(v[2], v[3]));
-  for (int d = 0; d < (int8 ? 1 : int16 ? 2 : 3); ++d) {
-    digits[d].scale = scale;
-    digits[d].value_sum = scale * static_cast<float>(h0 + h1);
-    digits[d].half_sum[0] = scale * static_cast<float>(h0);
-    digits[d].half_sum[1] = scale * static_cast<float>(h1);
-  }
+  PutScale(digits, form, block.scale, h0, h1);
   if (!int8) {
     __m256i digit[4];
     if (!int16) {
@@ -94,110 +79,36 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
   PutDigit(&digits[0], v);
 }
 
-// 8 entries from entry 16 * j + 8 * half.
-ULLAGE_INLINE __m256 HalfEntry(const uint8_t* part, int64_t j, int half) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(part + j * 32 + half * 16)));
-}
-
-ULLAGE_INLINE __m128i ByteEntry(const uint8_t* part, int64_t j, int half) {
-  return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(part + j * 16 + half * 8));
-}
-
-ULLAGE_INLINE __m256 UnsignedEntry(const uint8_t* part, int64_t j, int half) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(ByteEntry(part, j, half)));
-}
-
-ULLAGE_INLINE __m256 FloatEntry(const uint8_t* part, int64_t j, int half) {
-  return _mm256_loadu_ps(reinterpret_cast<const float*>(part + j * 64 + half * 32));
-}
-
-ULLAGE_INLINE __m256 Negated(__m256 x) {
-  return _mm256_xor_ps(x, _mm256_set1_ps(-0.0f));
-}
-
-ULLAGE_INLINE __m256 ScaleEntry(ScaleForm form, const uint8_t* scale, const uint8_t* super, int64_t j,
-                                int64_t s, int half) {
-  switch (form) {
-    case ScaleForm::kFloat32:
-      return FloatEntry(scale, j, half);
-    case ScaleForm::kBFloat16: {
-      const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scale + j * 32 + half * 16));
-      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-    }
-    case ScaleForm::kSuper:
-      return _mm256_mul_ps(HalfEntry(super, s, half),
-                           _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(ByteEntry(scale, j, half))));
-    default:
-      return HalfEntry(scale, j, half);
+// Rows 8*h…8*h+7 of an entry.
+struct Lanes {
+  static constexpr int kLanes = 8;
+  using Vector = __m256;
+  static ULLAGE_INLINE __m256 Zero() { return _mm256_setzero_ps(); }
+  static ULLAGE_INLINE __m256 Negated(__m256 x) { return _mm256_xor_ps(x, _mm256_set1_ps(-0.0f)); }
+  static ULLAGE_INLINE __m256 Product(__m256 a, __m256 b) { return _mm256_mul_ps(a, b); }
+  static ULLAGE_INLINE void Store(float* to, __m256 x) { _mm256_storeu_ps(to, x); }
+  static ULLAGE_INLINE __m128i Words(const uint8_t* part, int64_t j, int h) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(part + j * 32 + h * 16));
   }
-}
-
-void Expand(const PackedLayout& l, const uint8_t* group, int64_t first, int64_t blocks, float* scales,
-            float* mins) {
-  const GroupParts parts = PartsOf(l);
-  const int64_t per_block = l.span == 16 ? 2 : 1, step = kBlock / per_block;
-  int64_t j = first * kBlock / l.span, end = (j + 1) * l.span;  // scale, and where its span ends
-  int64_t element = first * kBlock;
-  const uint8_t* min_part = group + parts.min;
-  for (int64_t e = 0; e < blocks * per_block; ++e, element += step) {
-    if (element >= end) {
-      ++j;
-      end += l.span;
-    }
-    for (int h = 0; h < 2; ++h) {
-      const __m256 s =
-          ScaleEntry(l.scale_form, group + parts.scale, group + parts.super_scale, j, element / 256, h);
-      float* min_out = mins + e * 16 + h * 8;
-      _mm256_storeu_ps(scales + e * 16 + h * 8, s);
-      switch (l.min_form) {
-        case MinForm::kOffset:
-          break;
-        case MinForm::kZeroPoint:
-          _mm256_storeu_ps(min_out, _mm256_mul_ps(Negated(s), UnsignedEntry(min_part, j, h)));
-          break;
-        case MinForm::kFloat16:
-          _mm256_storeu_ps(min_out, HalfEntry(min_part, j, h));
-          break;
-        case MinForm::kFloat32:
-          _mm256_storeu_ps(min_out, FloatEntry(min_part, j, h));
-          break;
-        case MinForm::kSuper:
-          _mm256_storeu_ps(min_out,
-                           _mm256_mul_ps(Negated(HalfEntry(group + parts.super_min, element / 256, h)),
-                                         UnsignedEntry(min_part, j, h)));
-          break;
-      }
-    }
+  static ULLAGE_INLINE __m128i Bytes(const uint8_t* part, int64_t j, int h) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(part + j * 16 + h * 8));
   }
-}
-
-template <int kBits, bool kIq4>
-void UnpackBlocks(const uint8_t* codes, int64_t blocks, uint8_t* out) {
-  for (int64_t b = 0; b < blocks; ++b) {
-    ULLAGE_UNROLL
-    for (int q = 0; q < 8; ++q)
-      for (int h = 0; h < 2; ++h)
-        Store(out + b * 512 + q * 64 + h * 32, UnpackQuad<kBits, kIq4>(codes + b * kBits * 64, q, h));
+  static ULLAGE_INLINE __m256 Half(const uint8_t* part, int64_t j, int h) {
+    return _mm256_cvtph_ps(Words(part, j, h));
   }
-}
-
-void Unpack(int bits, bool iq4, const uint8_t* codes, int64_t blocks, uint8_t* out) {
-  if (iq4) return UnpackBlocks<4, true>(codes, blocks, out);
-  switch (bits) {
-    case 2:
-      return UnpackBlocks<2, false>(codes, blocks, out);
-    case 3:
-      return UnpackBlocks<3, false>(codes, blocks, out);
-    case 4:
-      return UnpackBlocks<4, false>(codes, blocks, out);
-    case 5:
-      return UnpackBlocks<5, false>(codes, blocks, out);
-    case 6:
-      return UnpackBlocks<6, false>(codes, blocks, out);
-    default:
-      return UnpackBlocks<8, false>(codes, blocks, out);
+  static ULLAGE_INLINE __m256 BFloat(const uint8_t* part, int64_t j, int h) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(Words(part, j, h)), 16));
   }
-}
+  static ULLAGE_INLINE __m256 Float(const uint8_t* part, int64_t j, int h) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(part + j * 64 + h * 32));
+  }
+  static ULLAGE_INLINE __m256 Signed(const uint8_t* part, int64_t j, int h) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(Bytes(part, j, h)));
+  }
+  static ULLAGE_INLINE __m256 Unsigned(const uint8_t* part, int64_t j, int h) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(Bytes(part, j, h)));
+  }
+};
 
 void Indexed(const IndexedArgs& args) {
   const PackedLayout& l = *args.layout;
@@ -205,16 +116,16 @@ void Indexed(const IndexedArgs& args) {
   alignas(32) uint8_t codes[512];
   alignas(32) float w[32 * 16];
   for (int64_t b = 0; b < l.blocks; ++b) {
-    Unpack(l.bits, false, args.group + parts.code + b * l.bits * 64, 1, codes);
+    Unpack<Loops>(l.bits, false, args.group + parts.code + b * l.bits * 64, 1, codes);
     for (int i = 0; i < 32; ++i) {
       const int64_t j = args.index[b * kBlock + i];
       for (int h = 0; h < 2; ++h) {
         const __m256i quad = Load(codes + i / 4 * 64 + h * 32);
         const __m256i code =
             _mm256_and_si256(_mm256_srlv_epi32(quad, _mm256_set1_epi32(i % 4 * 8)), _mm256_set1_epi32(255));
-        _mm256_store_ps(w + i * 16 + h * 8,
-                        _mm256_fmadd_ps(_mm256_cvtepi32_ps(code), FloatEntry(args.group + parts.scale, j, h),
-                                        FloatEntry(args.group + parts.min, j, h)));
+        _mm256_store_ps(w + i * 16 + h * 8, _mm256_fmadd_ps(_mm256_cvtepi32_ps(code),
+                                                            Lanes::Float(args.group + parts.scale, j, h),
+                                                            Lanes::Float(args.group + parts.min, j, h)));
       }
     }
     for (int64_t t = 0; t < args.tokens; ++t) {
@@ -231,7 +142,7 @@ void Indexed(const IndexedArgs& args) {
   }
 }
 
-constexpr KernelSet kSet = {Quantize, Expand, Unpack, FindFused, FindTile, Indexed, {}};
+constexpr KernelSet kSet = {Quantize, Expand<Lanes>, Unpack<Loops>, FindFused<Loops>, FindTile, Indexed, {}};
 
 }  // namespace
 }  // namespace ullage::quant

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "core/block_format.h"
-#include "providers/cpu/quant/kernels.h"
+#include "providers/cpu/quant/dispatch-inl.h"
 
 namespace ullage::quant {
 namespace {

@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kAhead = 3072;  // bytes between what is used and what is fetched
 
 template <int kBits, bool kIq4, bool kHalf, bool kMin, int kDigits, int kTokens>
-void Fused(const DotArgs& args) {
+ULLAGE_INLINE void Products(const DotArgs& args) {
   constexpr int64_t kCodeBytes = kBits * 64;
   constexpr int kParts = kHalf ? 2 : 1, kQuads = 8 / kParts;
   const uint8_t* codes = args.codes;
@@ -62,45 +62,18 @@ void Fused(const DotArgs& args) {
   for (int t = 0; t < kTokens; ++t) _mm512_storeu_ps(args.acc + t * 16, acc[t]);
 }
 
-template <int kBits, bool kIq4, bool kHalf, bool kMin>
-DotFn Pick(int digits, int tokens) {
-  if (digits == 3) return tokens == 1 ? Fused<kBits, kIq4, kHalf, kMin, 3, 1> : nullptr;
-  if (digits == 2) return tokens == 1 ? Fused<kBits, kIq4, kHalf, kMin, 2, 1> : nullptr;
-  if (tokens == 1) return Fused<kBits, kIq4, kHalf, kMin, 1, 1>;
-  return tokens == 2 ? Fused<kBits, kIq4, kHalf, kMin, 1, 2> : nullptr;
-}
-
-template <int kBits>
-DotFn PickAll(const DotKind& kind, int tokens) {
-  if (kind.half)
-    return kind.min ? Pick<kBits, false, true, true>(kind.digits, tokens)
-                    : Pick<kBits, false, true, false>(kind.digits, tokens);
-  return kind.min ? Pick<kBits, false, false, true>(kind.digits, tokens)
-                  : Pick<kBits, false, false, false>(kind.digits, tokens);
-}
+struct Loops {
+  static constexpr Build kFused[] = {{1, 1}, {1, 2}, {2, 1}, {3, 1}};
+  template <int kBits, bool kIq4, bool kHalf, bool kMin, int kDigits, int kTokens>
+  static void Fused(const DotArgs& args) {
+    Products<kBits, kIq4, kHalf, kMin, kDigits, kTokens>(args);
+  }
+};
 
 }  // namespace
 
 DotFn FindFusedAvx512(const DotKind& kind, int tokens) {
-  if (kind.iq4) return kind.half || kind.min ? nullptr : Pick<4, true, false, false>(kind.digits, tokens);
-  switch (kind.bits) {
-    case 2:
-      return PickAll<2>(kind, tokens);
-    case 3:
-      return kind.half && !kind.min ? Pick<3, false, true, false>(kind.digits, tokens) : nullptr;
-    case 4:
-      return PickAll<4>(kind, tokens);
-    case 5:
-      if (kind.half) return nullptr;
-      return kind.min ? Pick<5, false, false, true>(kind.digits, tokens)
-                      : Pick<5, false, false, false>(kind.digits, tokens);
-    case 6:
-      return kind.half && !kind.min ? Pick<6, false, true, false>(kind.digits, tokens) : nullptr;
-    case 8:
-      return PickAll<8>(kind, tokens);
-    default:
-      return nullptr;
-  }
+  return FindFused<Loops>(kind, tokens);
 }
 
 }  // namespace ullage::quant

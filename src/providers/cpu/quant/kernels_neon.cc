@@ -6,19 +6,15 @@
 #include <utility>
 
 #include "core/block_format.h"
-#include "providers/cpu/quant/kernels.h"
+#include "providers/cpu/quant/dispatch-inl.h"
 
 namespace ullage::quant {
 namespace {
 
 #define ULLAGE_INLINE __attribute__((always_inline)) inline
 
-constexpr int64_t kRecord = 64;             // of one digit
-constexpr int64_t kAhead = 1024;            // bytes between what is used and what is fetched
-constexpr int32_t kMaxInt16 = 32639;        // 127 * (256 + 1)
-constexpr int32_t kMaxInt24 = 8355711;      // 127 * (65536 + 256 + 1)
-constexpr uint32_t kTinyBits = 0x0d800000;  // 2^-100
-constexpr uint32_t kInfinityBits = 0x7f800000;
+constexpr int64_t kRecord = 64;   // of one digit
+constexpr int64_t kAhead = 1024;  // bytes between what is used and what is fetched
 
 // Calls fn(integral_constant 0), …, fn(integral_constant kCount-1): lanes must be constants.
 template <int kCount, class Fn>
@@ -82,7 +78,7 @@ ULLAGE_INLINE float32x4_t JoinDigits(const int32x4_t* sums) {
 
 // kPacked: codes are packed with kBits; otherwise bytes below 2^kBits.
 template <int kBits, bool kIq4, bool kPacked, bool kHalf, bool kMin, int kDigits, int kTokens>
-void Dot(const DotArgs& args) {
+ULLAGE_INLINE void Dot(const DotArgs& args) {
   constexpr int kParts = kHalf ? 2 : 1, kQuads = 8 / kParts;
   constexpr bool kWide =
       kIq4 || kBits == 8;  // codes above 127: 128 is taken off, as the instruction is signed
@@ -143,71 +139,29 @@ void Dot(const DotArgs& args) {
     for (int t = 0; t < kTokens; ++t) vst1q_f32(args.acc + t * 16 + h * 4, acc[h][t]);
 }
 
-template <int kBits, bool kIq4, bool kHalf, bool kMin>
-DotFn PickFused(int digits) {
-  return digits == 3   ? Dot<kBits, kIq4, true, kHalf, kMin, 3, 1>
-         : digits == 2 ? Dot<kBits, kIq4, true, kHalf, kMin, 2, 1>
-                       : Dot<kBits, kIq4, true, kHalf, kMin, 1, 1>;
-}
-
-template <int kBits>
-DotFn PickFused(const DotKind& kind) {
-  if (kind.half)
-    return kind.min ? PickFused<kBits, false, true, true>(kind.digits)
-                    : PickFused<kBits, false, true, false>(kind.digits);
-  return kind.min ? PickFused<kBits, false, false, true>(kind.digits)
-                  : PickFused<kBits, false, false, false>(kind.digits);
-}
-
-DotFn FindFused(const DotKind& kind, int tokens) {
-  if (tokens != 1) return nullptr;
-  if (kind.iq4) return kind.half || kind.min ? nullptr : PickFused<4, true, false, false>(kind.digits);
-  switch (kind.bits) {
-    case 2:
-      return PickFused<2>(kind);
-    case 3:
-      return kind.half && !kind.min ? PickFused<3, false, true, false>(kind.digits) : nullptr;
-    case 4:
-      return PickFused<4>(kind);
-    case 5:
-      if (kind.half) return nullptr;
-      return kind.min ? PickFused<5, false, false, true>(kind.digits)
-                      : PickFused<5, false, false, false>(kind.digits);
-    case 6:
-      return kind.half && !kind.min ? PickFused<6, false, true, false>(kind.digits) : nullptr;
-    case 8:
-      return PickFused<8>(kind);
-    default:
-      return nullptr;
+struct Loops {
+  static constexpr Build kFused[] = {{1, 1}, {2, 1}, {3, 1}};
+  static constexpr Build kTiles[] = {{1, 1}, {1, 4}, {2, 1}, {2, 2}, {3, 1}};
+  template <int kBits, bool kIq4, bool kHalf, bool kMin, int kDigits, int kTokens>
+  static void Fused(const DotArgs& args) {
+    Dot<kBits, kIq4, true, kHalf, kMin, kDigits, kTokens>(args);
   }
-}
-
-template <int kBits, int kDigits, int kTokens>
-DotFn PickTile(const DotKind& kind) {
-  if (kind.half)
-    return kind.min ? Dot<kBits, false, false, true, true, kDigits, kTokens>
-                    : Dot<kBits, false, false, true, false, kDigits, kTokens>;
-  return kind.min ? Dot<kBits, false, false, false, true, kDigits, kTokens>
-                  : Dot<kBits, false, false, false, false, kDigits, kTokens>;
-}
-
-template <int kBits>
-DotFn PickTile(const DotKind& kind, int tokens) {
-  if (kind.digits == 3) return tokens == 1 ? PickTile<kBits, 3, 1>(kind) : nullptr;
-  if (kind.digits == 2)
-    return tokens == 1 ? PickTile<kBits, 2, 1>(kind) : tokens == 2 ? PickTile<kBits, 2, 2>(kind) : nullptr;
-  switch (tokens) {
-    case 1:
-      return PickTile<kBits, 1, 1>(kind);
-    case 4:
-      return PickTile<kBits, 1, 4>(kind);
-    default:
-      return nullptr;
+  template <int kBits, bool kHalf, bool kMin, int kDigits, int kTokens>
+  static void Tile(const DotArgs& args) {
+    Dot<kBits, false, false, kHalf, kMin, kDigits, kTokens>(args);
   }
-}
+  template <int kBits, bool kIq4>
+  static void Unpack(const uint8_t* codes, int64_t blocks, uint8_t* out) {
+    for (int64_t b = 0; b < blocks; ++b)
+      for (int h = 0; h < 4; ++h)
+        Repeat<8>([&](auto q) __attribute__((always_inline)) {
+          vst1q_u8(out + b * 512 + q * 64 + h * 16, UnpackQuad<kBits, kIq4, q>(codes + b * kBits * 64, h));
+        });
+  }
+};
 
 DotFn FindTile(const DotKind& kind, int tokens) {
-  return kind.bits < 8 ? PickTile<6>(kind, tokens) : PickTile<8>(kind, tokens);
+  return kind.bits < 8 ? FindTile<Loops, 6>(kind, tokens) : FindTile<Loops, 8>(kind, tokens);
 }
 
 // Eight vectors of 4 values of a digit.
@@ -255,23 +209,13 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
     lanes = vmaxq_u32(lanes, vandq_u32(vreinterpretq_u32_f32(x[i]), vdupq_n_u32(0x7fffffff)));
   const uint32_t bits = vmaxvq_u32(lanes);
   const bool int16 = form == Activations::kInt16;
-  const int32_t limit = int8 ? 127 : int16 ? kMaxInt16 : kMaxInt24;
-  float scale = 0, inverse = 0;
-  if (bits >= kInfinityBits) {
-    const uint32_t nan = 0x7fc00000;
-    __builtin_memcpy(&scale, &nan, sizeof scale);
-  } else if (bits >= kTinyBits) {
-    float largest;
-    __builtin_memcpy(&largest, &bits, sizeof largest);
-    scale = largest / static_cast<float>(limit);
-    inverse = static_cast<float>(limit) / largest;
-  }
+  const BlockScale block(form, bits);
   int32x4_t v[8];
   for (int i = 0; i < 8; ++i) {
     v[i] = vdupq_n_s32(0);
-    if (inverse != 0)
-      v[i] = vmaxq_s32(vdupq_n_s32(-limit),
-                       vminq_s32(vdupq_n_s32(limit), vcvtnq_s32_f32(vmulq_n_f32(x[i], inverse))));
+    if (block.inverse != 0)
+      v[i] = vmaxq_s32(vdupq_n_s32(-block.limit),
+                       vminq_s32(vdupq_n_s32(block.limit), vcvtnq_s32_f32(vmulq_n_f32(x[i], block.inverse))));
   }
   ActivationBlock* digits = static_cast<ActivationBlock*>(record);
   int32x4_t s0 = v[0], s1 = v[4];
@@ -280,12 +224,7 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
     s1 = vaddq_s32(s1, v[4 + i]);
   }
   const int32_t h0 = vaddvq_s32(s0), h1 = vaddvq_s32(s1);
-  for (int d = 0; d < (int8 ? 1 : int16 ? 2 : 3); ++d) {
-    digits[d].scale = scale;
-    digits[d].value_sum = scale * static_cast<float>(h0 + h1);
-    digits[d].half_sum[0] = scale * static_cast<float>(h0);
-    digits[d].half_sum[1] = scale * static_cast<float>(h1);
-  }
+  PutScale(digits, form, block.scale, h0, h1);
   if (!int8) {
     int32x4_t digit[8];
     if (!int16) {
@@ -298,108 +237,42 @@ void Quantize(Activations form, const float* a, int64_t count, void* record) {
   PutDigit(&digits[0], v);
 }
 
-// 4 entries from entry 16 * j + 4 * quarter.
-ULLAGE_INLINE float32x4_t HalfEntry(const uint8_t* part, int64_t j, int quarter) {
-  float16x4_t h;
-  __builtin_memcpy(&h, part + j * 32 + quarter * 8, sizeof h);
-  return vcvt_f32_f16(h);
-}
-
-ULLAGE_INLINE float32x4_t FloatEntry(const uint8_t* part, int64_t j, int quarter) {
-  float32x4_t f;
-  __builtin_memcpy(&f, part + j * 64 + quarter * 16, sizeof f);
-  return f;
-}
-
-ULLAGE_INLINE float32x4_t ByteEntry(const uint8_t* part, int64_t j, int quarter, bool is_signed) {
-  uint32_t four;
-  __builtin_memcpy(&four, part + j * 16 + quarter * 4, sizeof four);
-  const uint8x8_t bytes = vcreate_u8(four);
-  if (is_signed) return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(bytes)))));
-  return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(bytes))));
-}
-
-ULLAGE_INLINE float32x4_t ScaleEntry(ScaleForm form, const uint8_t* scale, const uint8_t* super, int64_t j,
-                                     int64_t s, int quarter) {
-  switch (form) {
-    case ScaleForm::kFloat32:
-      return FloatEntry(scale, j, quarter);
-    case ScaleForm::kBFloat16: {
-      uint16x4_t bits;
-      __builtin_memcpy(&bits, scale + j * 32 + quarter * 8, sizeof bits);
-      return vreinterpretq_f32_u32(vshll_n_u16(bits, 16));
-    }
-    case ScaleForm::kSuper:
-      return vmulq_f32(HalfEntry(super, s, quarter), ByteEntry(scale, j, quarter, true));
-    default:
-      return HalfEntry(scale, j, quarter);
+// Rows 4*h…4*h+3 of an entry.
+struct Lanes {
+  static constexpr int kLanes = 4;
+  using Vector = float32x4_t;
+  static ULLAGE_INLINE float32x4_t Zero() { return vdupq_n_f32(0); }
+  static ULLAGE_INLINE float32x4_t Negated(float32x4_t x) { return vnegq_f32(x); }
+  static ULLAGE_INLINE float32x4_t Product(float32x4_t a, float32x4_t b) { return vmulq_f32(a, b); }
+  static ULLAGE_INLINE void Store(float* to, float32x4_t x) { vst1q_f32(to, x); }
+  static ULLAGE_INLINE uint8x8_t Bytes(const uint8_t* part, int64_t j, int h) {
+    uint32_t four;
+    __builtin_memcpy(&four, part + j * 16 + h * 4, sizeof four);
+    return vcreate_u8(four);
   }
-}
-
-void Expand(const PackedLayout& l, const uint8_t* group, int64_t first, int64_t blocks, float* scales,
-            float* mins) {
-  const GroupParts parts = PartsOf(l);
-  const int64_t per_block = l.span == 16 ? 2 : 1, step = kBlock / per_block;
-  int64_t j = first * kBlock / l.span, end = (j + 1) * l.span;  // scale, and where its span ends
-  int64_t element = first * kBlock;
-  const uint8_t* min_part = group + parts.min;
-  for (int64_t e = 0; e < blocks * per_block; ++e, element += step) {
-    if (element >= end) {
-      ++j;
-      end += l.span;
-    }
-    for (int h = 0; h < 4; ++h) {
-      const float32x4_t s =
-          ScaleEntry(l.scale_form, group + parts.scale, group + parts.super_scale, j, element / 256, h);
-      float* min_out = mins + e * 16 + h * 4;
-      vst1q_f32(scales + e * 16 + h * 4, s);
-      switch (l.min_form) {
-        case MinForm::kOffset:
-          break;
-        case MinForm::kZeroPoint:
-          vst1q_f32(min_out, vmulq_f32(vnegq_f32(s), ByteEntry(min_part, j, h, false)));
-          break;
-        case MinForm::kFloat16:
-          vst1q_f32(min_out, HalfEntry(min_part, j, h));
-          break;
-        case MinForm::kFloat32:
-          vst1q_f32(min_out, FloatEntry(min_part, j, h));
-          break;
-        case MinForm::kSuper:
-          vst1q_f32(min_out, vmulq_f32(vnegq_f32(HalfEntry(group + parts.super_min, element / 256, h)),
-                                       ByteEntry(min_part, j, h, false)));
-          break;
-      }
-    }
+  static ULLAGE_INLINE float32x4_t Half(const uint8_t* part, int64_t j, int h) {
+    float16x4_t v;
+    __builtin_memcpy(&v, part + j * 32 + h * 8, sizeof v);
+    return vcvt_f32_f16(v);
   }
-}
-
-template <int kBits, bool kIq4>
-void UnpackBlocks(const uint8_t* codes, int64_t blocks, uint8_t* out) {
-  for (int64_t b = 0; b < blocks; ++b)
-    for (int h = 0; h < 4; ++h)
-      Repeat<8>([&](auto q) __attribute__((always_inline)) {
-        vst1q_u8(out + b * 512 + q * 64 + h * 16, UnpackQuad<kBits, kIq4, q>(codes + b * kBits * 64, h));
-      });
-}
-
-void Unpack(int bits, bool iq4, const uint8_t* codes, int64_t blocks, uint8_t* out) {
-  if (iq4) return UnpackBlocks<4, true>(codes, blocks, out);
-  switch (bits) {
-    case 2:
-      return UnpackBlocks<2, false>(codes, blocks, out);
-    case 3:
-      return UnpackBlocks<3, false>(codes, blocks, out);
-    case 4:
-      return UnpackBlocks<4, false>(codes, blocks, out);
-    case 5:
-      return UnpackBlocks<5, false>(codes, blocks, out);
-    case 6:
-      return UnpackBlocks<6, false>(codes, blocks, out);
-    default:
-      return UnpackBlocks<8, false>(codes, blocks, out);
+  static ULLAGE_INLINE float32x4_t BFloat(const uint8_t* part, int64_t j, int h) {
+    uint16x4_t v;
+    __builtin_memcpy(&v, part + j * 32 + h * 8, sizeof v);
+    return vreinterpretq_f32_u32(vshll_n_u16(v, 16));
   }
-}
+  static ULLAGE_INLINE float32x4_t Float(const uint8_t* part, int64_t j, int h) {
+    float32x4_t v;
+    __builtin_memcpy(&v, part + j * 64 + h * 16, sizeof v);
+    return v;
+  }
+  static ULLAGE_INLINE float32x4_t Signed(const uint8_t* part, int64_t j, int h) {
+    const int8x8_t bytes = vreinterpret_s8_u8(Bytes(part, j, h));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))));
+  }
+  static ULLAGE_INLINE float32x4_t Unsigned(const uint8_t* part, int64_t j, int h) {
+    return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(Bytes(part, j, h)))));
+  }
+};
 
 void Indexed(const IndexedArgs& args) {
   const PackedLayout& l = *args.layout;
@@ -407,14 +280,15 @@ void Indexed(const IndexedArgs& args) {
   uint8_t codes[512];
   float w[32 * 16];
   for (int64_t b = 0; b < l.blocks; ++b) {
-    Unpack(l.bits, false, args.group + parts.code + b * l.bits * 64, 1, codes);
+    Unpack<Loops>(l.bits, false, args.group + parts.code + b * l.bits * 64, 1, codes);
     for (int i = 0; i < 32; ++i) {
       const int64_t j = args.index[b * kBlock + i];
       for (int h = 0; h < 4; ++h) {
         const uint32x4_t quad = vreinterpretq_u32_u8(vld1q_u8(codes + i / 4 * 64 + h * 16));
         const uint32x4_t code = vandq_u32(vshlq_u32(quad, vdupq_n_s32(i % 4 * -8)), vdupq_n_u32(255));
-        vst1q_f32(w + i * 16 + h * 4, vfmaq_f32(FloatEntry(args.group + parts.min, j, h), vcvtq_f32_u32(code),
-                                                FloatEntry(args.group + parts.scale, j, h)));
+        vst1q_f32(w + i * 16 + h * 4,
+                  vfmaq_f32(Lanes::Float(args.group + parts.min, j, h), vcvtq_f32_u32(code),
+                            Lanes::Float(args.group + parts.scale, j, h)));
       }
     }
     for (int64_t t = 0; t < args.tokens; ++t) {
@@ -428,7 +302,7 @@ void Indexed(const IndexedArgs& args) {
   }
 }
 
-constexpr KernelSet kSet = {Quantize, Expand, Unpack, FindFused, FindTile, Indexed, {}};
+constexpr KernelSet kSet = {Quantize, Expand<Lanes>, Unpack<Loops>, FindFused<Loops>, FindTile, Indexed, {}};
 
 }  // namespace
 

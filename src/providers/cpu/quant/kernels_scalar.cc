@@ -6,15 +6,10 @@
 
 #include "core/block_format.h"
 #include "core/half.h"
-#include "providers/cpu/quant/kernels.h"
+#include "providers/cpu/quant/dispatch-inl.h"
 
 namespace ullage::quant {
 namespace {
-
-constexpr int32_t kMaxInt16 = 32639;        // 127 * (256 + 1)
-constexpr int32_t kMaxInt24 = 8355711;      // 127 * (65536 + 256 + 1)
-constexpr uint32_t kTinyBits = 0x0d800000;  // 2^-100
-constexpr uint32_t kInfinityBits = 0x7f800000;
 
 void SumDigits(const int32_t* values, ActivationBlock* digits, int count, float scale) {
   int32_t halves[2] = {};
@@ -193,8 +188,14 @@ int32_t DotInteger(const uint8_t* codes, const ActivationBlock& a, int row, int 
   return sum;
 }
 
-template <bool kHalf, bool kMin, int kDigits>
-void Tile(const DotArgs& args) {
+struct Loops {
+  static constexpr Build kTiles[] = {{1, 1}, {2, 1}, {3, 1}};
+  template <int, bool kHalf, bool kMin, int kDigits, int>
+  static void Tile(const DotArgs& args);
+};
+
+template <int, bool kHalf, bool kMin, int kDigits, int>
+void Loops::Tile(const DotArgs& args) {
   constexpr int kParts = kHalf ? 2 : 1, kElements = 32 / kParts;
   for (int64_t b = 0; b < args.blocks; ++b) {
     const uint8_t* codes = args.codes + b * 512;
@@ -217,17 +218,6 @@ void Tile(const DotArgs& args) {
       }
     }
   }
-}
-
-template <int kDigits>
-DotFn PickTile(const DotKind& kind) {
-  if (kind.half) return kind.min ? Tile<true, true, kDigits> : Tile<true, false, kDigits>;
-  return kind.min ? Tile<false, true, kDigits> : Tile<false, false, kDigits>;
-}
-
-DotFn FindTile(const DotKind& kind, int tokens) {
-  if (tokens != 1) return nullptr;
-  return kind.digits == 3 ? PickTile<3>(kind) : kind.digits == 2 ? PickTile<2>(kind) : PickTile<1>(kind);
 }
 
 void Indexed(const IndexedArgs& args) {
@@ -256,7 +246,8 @@ void Indexed(const IndexedArgs& args) {
 
 const KernelSet& KernelsScalar() {
   static constexpr KernelSet kSet = {
-      Quantize, Expand, Unpack, [](const DotKind&, int) -> DotFn { return nullptr; }, FindTile, Indexed, {}};
+      Quantize,           Expand,  Unpack, [](const DotKind&, int) -> DotFn { return nullptr; },
+      FindTile<Loops, 8>, Indexed, {}};
   return kSet;
 }
 

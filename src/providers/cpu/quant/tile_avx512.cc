@@ -5,7 +5,7 @@ namespace ullage::quant {
 namespace {
 
 template <bool kHalf, bool kMin, int kDigits, int kTokens>
-void Tile(const DotArgs& args) {
+ULLAGE_INLINE void Products(const DotArgs& args) {
   constexpr int kParts = kHalf ? 2 : 1, kQuads = 8 / kParts;
   const uint8_t* codes = args.codes;
   const uint8_t* records = args.activations;
@@ -61,35 +61,19 @@ void Tile(const DotArgs& args) {
   for (int t = 0; t < kTokens; ++t) _mm512_storeu_ps(args.acc + t * 16, acc[t]);
 }
 
-template <int kDigits, int kTokens>
-DotFn Pick(const DotKind& kind) {
-  if (kind.half) return kind.min ? Tile<true, true, kDigits, kTokens> : Tile<true, false, kDigits, kTokens>;
-  return kind.min ? Tile<false, true, kDigits, kTokens> : Tile<false, false, kDigits, kTokens>;
-}
+struct Loops {
+  static constexpr Build kTiles[] = {{1, 1}, {1, 2}, {1, 4}, {1, 8}, {1, 12},
+                                     {2, 1}, {2, 4}, {2, 6}, {3, 1}, {3, 4}};
+  template <int, bool kHalf, bool kMin, int kDigits, int kTokens>
+  static void Tile(const DotArgs& args) {
+    Products<kHalf, kMin, kDigits, kTokens>(args);
+  }
+};
 
 }  // namespace
 
 DotFn FindTileAvx512(const DotKind& kind, int tokens) {
-  if (kind.digits == 3) return tokens == 1 ? Pick<3, 1>(kind) : tokens == 4 ? Pick<3, 4>(kind) : nullptr;
-  if (kind.digits == 2)
-    return tokens == 1   ? Pick<2, 1>(kind)
-           : tokens == 4 ? Pick<2, 4>(kind)
-           : tokens == 6 ? Pick<2, 6>(kind)
-                         : nullptr;
-  switch (tokens) {
-    case 1:
-      return Pick<1, 1>(kind);
-    case 2:
-      return Pick<1, 2>(kind);
-    case 4:
-      return Pick<1, 4>(kind);
-    case 8:
-      return Pick<1, 8>(kind);
-    case 12:
-      return Pick<1, 12>(kind);
-    default:
-      return nullptr;
-  }
+  return FindTile<Loops, 8>(kind, tokens);
 }
 
 }  // namespace ullage::quant
