@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """How far the program's logits are from a float32 reference of the same weights.
 
-    benchmarks/quality/run.py MODEL.gguf [--prompts 20] [--text FILE] [--option KEY=VALUE]
+    benchmarks/quality/run.py MODEL.gguf [--prompts 20] [--text FILE] [--tokens 10000] [--option KEY=VALUE]
 
 The reference is tests/gguf/reference.py: the file's weights dequantised to float32, no quantised activations or caches.
 Printed are, over all positions of all prompts, the mean and largest Kullback-Leibler divergence (nats) and the share of
-positions with the same arg-max; with --text also both perplexities of the text (windows of 512 tokens). Needs numpy and
-gguf; a model of 0.5 billion parameters takes minutes.
+positions with the same arg-max. With --text half of the prompts are passages of that text, of up to 512 tokens, and both
+perplexities of its first tokens are printed (windows of 512). Needs numpy and gguf; a model of 0.5 billion parameters
+takes minutes.
+
+A public-domain text of the right length, for example (Debian package bible-kjv):
+    bible -f 'Ruth1:1-Ruth4:22' 'Esther1:1-Esther10:3' | sed -E 's/^[^ ]+ //' > text.txt
 """
 import argparse
 import json
@@ -57,23 +61,29 @@ def main():
     ap.add_argument("model")
     ap.add_argument("--prompts", type=int, default=20)
     ap.add_argument("--text")
+    ap.add_argument("--tokens", type=int, default=10000)
     ap.add_argument("--option", action="append", default=[])
     a = ap.parse_args()
     m = reference.Model(a.model)
+    text = tokens(a.model, open(a.text, encoding="utf-8").read()) if a.text else []
+    passages = a.prompts // 2 if text else 0
+    prompts = [tokens(a.model, p) for p in PROMPTS[:a.prompts - passages]]
+    for k in range(passages):
+        length = 512 * (k + 1) // passages
+        at = (len(text) - length) * k // max(passages - 1, 1)
+        prompts.append(text[at:at + length])
     kl, same = [], []
-    for prompt in PROMPTS[:a.prompts]:
-        ids = tokens(a.model, prompt)
+    for ids in prompts:
         want, got = log_softmax(m.logits(np.array(ids))), log_softmax(ours(a.model, ids, a.option))
         kl.append((np.exp(want) * (want - got)).sum(-1))
         same.append(want.argmax(-1) == got.argmax(-1))
     kl, same = np.concatenate(kl), np.concatenate(same)
-    result = {"model": os.path.basename(a.model), "positions": kl.size, "kl_mean": float(kl.mean()), "kl_max": float(kl.max()), "top1": float(same.mean())}
-    if a.text:
-        ids = tokens(a.model, open(a.text, encoding="utf-8").read())
+    result = {"model": os.path.basename(a.model), "prompts": len(prompts), "positions": kl.size, "kl_mean": float(kl.mean()), "kl_max": float(kl.max()), "top1": float(same.mean())}
+    if text:
         nll = np.zeros(2)
         count = 0
-        for at in range(0, len(ids) - 1, 512):
-            window = ids[at:at + 512]
+        for at in range(0, min(len(text), a.tokens) - 1, 512):
+            window = text[at:min(at + 512, a.tokens)]
             for k, logits in enumerate((m.logits(np.array(window)), ours(a.model, window, a.option))):
                 l = log_softmax(logits)
                 nll[k] -= l[np.arange(len(window) - 1), window[1:]].sum()

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/error.h"
+#include "core/read_file.h"
 #include "gguf/import.h"
 #include "gguf/tokenizer_data.h"
 #include "onnx/import.h"
@@ -20,12 +19,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 Json ReadJson(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) Throw(Code::kInvalidModel, "cannot read ", path.string());
-  std::stringstream text;
-  text << in.rdbuf();
   try {
-    Json json = Json::parse(text.str());
+    Json json = Json::parse(ReadFile(path, Code::kInvalidModel));
     if (!json.is_object()) Throw(Code::kInvalidModel, path.string(), ": expected a JSON object");
     return json;
   } catch (const Json::exception& e) {

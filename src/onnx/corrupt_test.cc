@@ -44,7 +44,7 @@ std::vector<std::string> Models() {
 TEST(Corrupt, EveryTruncation) {
   for (const auto& path : Models()) {
     SCOPED_TRACE(path);
-    const std::string whole = test::ReadFile(path);
+    const std::string whole = ReadFile(path);
     ASSERT_FALSE(whole.empty());
     EXPECT_TRUE(Survives(whole, false));
     const size_t step = std::max<size_t>(1, whole.size() / 2000);
@@ -59,7 +59,7 @@ TEST(Corrupt, FlippedBitsAndOverwrittenBytes) {
   std::mt19937 random(1);
   for (const auto& path : Models()) {
     SCOPED_TRACE(path);
-    const std::string whole = test::ReadFile(path);
+    const std::string whole = ReadFile(path);
     for (int round = 0; round < 1000; ++round) {
       std::string broken = whole;
       const int changes = 1 + static_cast<int>(random() % 3);

@@ -26,8 +26,8 @@ void CopyModel(const TempFolder& to, std::initializer_list<const char*> files) {
 
 TEST(External, SeveralFilesOddOffsetsMissingLength) {
   const auto g = ImportOnnx(ModelPath("external.onnx"));
-  const std::string part0 = test::ReadFile(ModelPath("part0.bin"));
-  const std::string part2 = test::ReadFile(ModelPath("part2.bin"));
+  const std::string part0 = ReadFile(ModelPath("part0.bin"));
+  const std::string part2 = ReadFile(ModelPath("part2.bin"));
   const auto& a = Named(*g, "a");
   EXPECT_EQ(a.file_offset, 3u);
   EXPECT_EQ(a.size_bytes, 40u * 32 * 4);
@@ -51,7 +51,7 @@ TEST(External, DataStayMappedWhileAConstantLives) {
     a = g->value(g->FindValue("a")).constant;
   }
   fs::remove(folder / "part0.bin");
-  const std::string part0 = test::ReadFile(ModelPath("part0.bin"));
+  const std::string part0 = ReadFile(ModelPath("part0.bin"));
   EXPECT_EQ(std::memcmp(a->data().data(), part0.data() + 3, a->size_bytes), 0);
 }
 
@@ -148,9 +148,9 @@ TEST(External, EmbeddedDataAboveFourGigabytes) {
 TEST(External, HubCachesOfLinks) {
   TempFolder folder;
   fs::create_directories(folder / "snapshots/1/onnx");
-  folder.Write("blobs/aa", test::ReadFile(ModelPath("external.onnx")));
+  folder.Write("blobs/aa", ReadFile(ModelPath("external.onnx")));
   for (const char* part : {"part0.bin", "part1.bin", "part2.bin"}) {
-    folder.Write(std::string("blobs/") + part, test::ReadFile(ModelPath(part)));
+    folder.Write(std::string("blobs/") + part, ReadFile(ModelPath(part)));
     fs::create_symlink(std::string("../../../blobs/") + part,
                        folder / ("snapshots/1/onnx/" + std::string(part)));
   }

@@ -12,7 +12,6 @@ namespace {
 using graph::TypeKind;
 using test::AsBytes;
 using test::ErrorOf;
-using test::ReadFile;
 using test::TempFolder;
 
 std::string Path(const std::string& file) {

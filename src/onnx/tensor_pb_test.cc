@@ -84,7 +84,7 @@ TEST(TensorPb, LargeTensorsAreViewsSmallOnesAreAligned) {
   const auto& large = Named(*g, "large");
   EXPECT_EQ(large.size_bytes, 8000u);
   EXPECT_EQ(large.file, test::ModelPath("types.onnx"));
-  const std::string file = test::ReadFile(large.file);
+  const std::string file = ReadFile(large.file);
   EXPECT_EQ(std::memcmp(file.data() + large.file_offset, large.data().data(), large.size_bytes), 0);
   EXPECT_EQ(large.AsDoubles()[1999], 1999.0);
   const auto& small = Named(*g, "raw_DOUBLE");

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/read_file.h"
+#include "core/temp_folder.h"
 #include "onnx/import.h"
 
 namespace ullage::onnx::test {
@@ -132,36 +134,10 @@ inline std::string ErrorOf(const std::function<void()>& fn) {
   return "";
 }
 
-inline std::string ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 inline std::string ModelPath(const std::string& file) {
   return std::string(ULLAGE_SOURCE_DIR) + "/tests/onnx/models/" + file;
 }
 
-/// A folder that goes away again.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "ullage_onnx_XXXXXX").string();
-    if (!mkdtemp(pattern.data())) std::abort();
-    path_ = pattern;
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& file) const { return (path_ / file).string(); }
-  std::string str() const { return path_.string(); }
-  void Write(const std::string& file, std::string_view contents) const {
-    std::filesystem::create_directories((path_ / file).parent_path());
-    std::ofstream(path_ / file, std::ios::binary) << contents;
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using ullage::test::TempFolder;
 
 }  // namespace ullage::onnx::test

@@ -11,48 +11,18 @@
 
 #include "apps/cli/common.h"
 #include "core/error.h"
-#include "gguf/tokenizer_data.h"
-#include "llm/template/chat_prompt.h"
 
 namespace ullage::cli {
 
 using Json = nlohmann::ordered_json;
 
-llm::ChatSource ChatSourceOf(const llm::ModelSource& source) {
-  if (source.kind != llm::ModelSource::Kind::kGguf) {
-    namespace fs = std::filesystem;
-    std::error_code error;
-    llm::ChatSource chat = llm::ReadChatSource(source.folder);
-    if (chat.templates.empty() && !fs::exists(fs::path(source.folder) / "tokenizer_config.json", error))
-      chat = llm::ReadChatSource((fs::path(source.folder) / "..").string());
-    chat.model = source.name;
-    return chat;
-  }
-  const gguf::TokenizerData d = gguf::ReadTokenizerData(source.gguf);
-  Json special = Json::object();
-  const auto add = [&](const char* name, std::optional<int32_t> id) {
-    if (id && *id >= 0 && static_cast<size_t>(*id) < d.tokens.size())
-      special[name] = std::string(d.tokens[static_cast<size_t>(*id)]);
-  };
-  add("bos_token", d.bos);
-  add("eos_token", d.eos);
-  add("unk_token", d.unknown);
-  add("pad_token", d.padding);
-  llm::ChatSource chat = llm::MakeChatSource(source.file, std::string(d.chat_template), special);
-  if (d.chat_template.empty()) chat.templates.clear();
-  for (const auto& [name, text] : d.named_templates)
-    chat.templates.push_back({name, source.file, std::string(text)});
-  chat.model = source.name;
-  return chat;
-}
-
 ChatPrompter::ChatPrompter(const llm::ModelSource& source, std::shared_ptr<const llm::Tokenizer> tokenizer)
-    : source_(source), tokenizer_(std::move(tokenizer)) {}
+    : chat_(llm::LoadChatSource(source)), tokenizer_(std::move(tokenizer)) {}
 
 std::string ChatPrompter::Render(const Json& messages) const {
   llm::ChatRequest request;
   request.messages = messages;
-  return llm::ApplyChatTemplate(ChatSourceOf(source_), request);
+  return llm::ApplyChatTemplate(chat_, request);
 }
 
 std::vector<int32_t> ChatPrompter::Encode(const Json& messages) const {

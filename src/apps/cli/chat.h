@@ -9,16 +9,11 @@
 
 #include "apps/cli/args.h"
 #include "llm/generator.h"
-#include "llm/model_source.h"
-#include "llm/template/chat_prompt.h"
-#include "llm/tokenizer/tokenizer.h"
+#include "llm/model_text.h"
 
 namespace ullage::cli {
 
-/// The chat templates and special tokens of a model.
-llm::ChatSource ChatSourceOf(const llm::ModelSource& source);
-
-/// Turns messages into prompt tokens with the model's chat template.
+/// Turns messages into prompt tokens with the model's chat template, which is read once.
 class ChatPrompter {
  public:
   ChatPrompter(const llm::ModelSource& source, std::shared_ptr<const llm::Tokenizer> tokenizer);
@@ -27,7 +22,7 @@ class ChatPrompter {
   std::vector<int32_t> Encode(const nlohmann::ordered_json& messages) const;
 
  private:
-  const llm::ModelSource& source_;
+  llm::ChatSource chat_;
   std::shared_ptr<const llm::Tokenizer> tokenizer_;
 };
 

@@ -4,13 +4,11 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/error.h"
-#include "gguf/tokenizer_data.h"
 #include "providers/provider.h"
 
 namespace ullage::cli {
@@ -88,34 +86,6 @@ llm::DecoderOptions DecoderOptionsOf(const ModelOptions& m) {
   return d;
 }
 
-std::shared_ptr<const llm::Tokenizer> LoadTokenizer(const llm::ModelSource& source) {
-  if (source.kind == llm::ModelSource::Kind::kGguf) {
-    const gguf::TokenizerData d = gguf::ReadTokenizerData(source.gguf);
-    llm::GgufTokenizerData t;
-    t.model = d.model;
-    t.pre = d.pre;
-    t.architecture = source.type;
-    t.tokens = d.tokens;
-    t.scores = d.scores;
-    t.token_types = d.token_types;
-    t.merges = d.merges;
-    t.bos = d.bos;
-    t.eos = d.eos;
-    t.unknown = d.unknown;
-    t.pad = d.padding;
-    t.add_bos = d.add_bos;
-    t.add_eos = d.add_eos;
-    t.add_space_prefix = d.add_space_prefix;
-    return llm::LoadGgufTokenizer(t);
-  }
-  namespace fs = std::filesystem;
-  std::error_code error;
-  for (const fs::path& folder : {fs::path(source.folder), fs::path(source.folder) / ".."})
-    for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
-      if (fs::exists(folder / name, error)) return llm::LoadTokenizerFolder(folder.string());
-  return nullptr;
-}
-
 std::vector<session::Remedy> FindRemedies(const llm::ModelSource& source, llm::DecoderOptions options) {
   std::vector<session::Remedy> found;
   options.plan_only = true;
@@ -183,14 +153,6 @@ int PrintError(const Error& error, bool json) {
 
 std::string Line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) Throw(Code::kInvalidInput, "cannot read ", path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return std::move(text).str();
 }
 
 }  // namespace ullage::cli

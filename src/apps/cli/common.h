@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "apps/cli/args.h"
+#include "core/read_file.h"
 #include "llm/decoder.h"
-#include "llm/model_source.h"
-#include "llm/tokenizer/tokenizer.h"
+#include "llm/model_text.h"
 #include "session/report.h"
 
 namespace ullage::cli {
@@ -34,9 +34,6 @@ struct ModelOptions {
 ModelOptions ReadModelOptions(const Args& args);
 llm::DecoderOptions DecoderOptionsOf(const ModelOptions& options);
 
-/// The tokenizer of a model, from its folder or its GGUF metadata; null when it has none.
-std::shared_ptr<const llm::Tokenizer> LoadTokenizer(const llm::ModelSource& source);
-
 /// Creates the decoder; when it does not fit, the error carries remedies that were planned themselves.
 std::unique_ptr<llm::Decoder> CreateDecoder(const llm::ModelSource& source,
                                             const llm::DecoderOptions& options);
@@ -48,7 +45,6 @@ int PrintError(const Error& error, bool json);
 
 /// Text with invalid UTF-8 replaced, as one line of JSON.
 std::string Line(const nlohmann::ordered_json& json);
-std::string ReadFile(const std::string& path);
 
 /// Set by SIGINT while a command listens.
 extern std::atomic<bool> g_interrupted;

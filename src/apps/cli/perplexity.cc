@@ -86,7 +86,7 @@ int PerplexityCommand(const std::vector<std::string>& arguments) {
   if (const auto ids = args.Value("--ids")) {
     sequences = ReadIds(*ids);
   } else if (const auto file = args.Value("--file")) {
-    const auto tokenizer = LoadTokenizer(source);
+    const auto tokenizer = llm::LoadTokenizer(source);
     if (!tokenizer) Throw(Code::kUnsupported, source.name, " has no tokenizer; give token ids with --ids");
     sequences.push_back(tokenizer->Encode(ReadFile(*file)));
   } else {

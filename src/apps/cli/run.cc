@@ -54,7 +54,7 @@ int RunCommand(const std::vector<std::string>& arguments) {
   const bool by_ids = args.Has("--prompt-ids");
   std::shared_ptr<const llm::Tokenizer> tokenizer;
   try {
-    tokenizer = LoadTokenizer(source);
+    tokenizer = llm::LoadTokenizer(source);
   } catch (const Error&) {
     if (!by_ids) throw;
   }
@@ -75,16 +75,17 @@ int RunCommand(const std::vector<std::string>& arguments) {
     else
       chat = true;
   }
-  ChatPrompter prompter(source, tokenizer);
+  std::optional<ChatPrompter> prompter;
+  if (chat || (!by_ids && !args.Has("--raw"))) prompter.emplace(source, tokenizer);
   if (!by_ids && !chat) {
-    if (args.Has("--raw")) {
+    if (!prompter) {
       prompt = tokenizer->Encode(text, true);
     } else {
       Json messages = Json::array();
       if (const auto system = args.Value("--system"))
         messages.push_back({{"role", "system"}, {"content", *system}});
       messages.push_back({{"role", "user"}, {"content", text}});
-      prompt = prompter.Encode(messages);
+      prompt = prompter->Encode(messages);
     }
   }
   llm::DecoderOptions decoder_options = DecoderOptionsOf(options);
@@ -92,7 +93,7 @@ int RunCommand(const std::vector<std::string>& arguments) {
   llm::Generator generator(*decoder, tokenizer, source.stop_ids);
   const double load_s = SecondsSinceStart() - load_start;
   ListenForInterrupt();
-  if (chat) return Chat(args, source, prompter, *decoder, generator, generate);
+  if (chat) return Chat(args, source, *prompter, *decoder, generator, generate);
 
   const double before = SecondsSinceStart();
   const auto print = [&](std::string_view piece) {

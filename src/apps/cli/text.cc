@@ -4,7 +4,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/chat.h"
 #include "apps/cli/common.h"
 #include "core/error.h"
 #include "llm/template/template_service.h"
@@ -30,7 +29,7 @@ std::shared_ptr<const llm::Tokenizer> OpenAny(const std::string& model) {
                                          fs::exists(fs::path(model) / "spiece.model", error)))
     return llm::OpenTokenizer(model);
   const llm::ModelSource source = llm::FindModel(model, "", true);
-  auto tokenizer = LoadTokenizer(source);
+  auto tokenizer = llm::LoadTokenizer(source);
   if (!tokenizer) Throw(Code::kInvalidModel, model, " has no tokenizer");
   return tokenizer;
 }
@@ -101,7 +100,7 @@ int DetokenizeCommand(const std::vector<std::string>& arguments) {
 int TemplateCommand(const std::vector<std::string>& arguments) {
   const Args args(arguments, {"--messages", "--template", "--batch"}, {"--json"});
   llm::ChatSource source;
-  if (!args.positional().empty()) source = ChatSourceOf(llm::FindModel(args.Model(), "", true));
+  if (!args.positional().empty()) source = llm::LoadChatSource(llm::FindModel(args.Model(), "", true));
   if (const auto file = args.Value("--template"))
     source = llm::MakeChatSource(*file, ReadFile(*file), source.special_tokens);
   if (const auto batch = args.Value("--batch")) {

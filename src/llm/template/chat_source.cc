@@ -1,10 +1,9 @@
 // Finds a model folder's chat templates and special tokens.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "core/error.h"
+#include "core/read_file.h"
 #include "llm/template/chat_prompt.h"
 #include "llm/template/json_value.h"
 
@@ -14,23 +13,15 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr uintmax_t kMaxFile = uintmax_t{256} << 20;
-
-std::optional<std::string> ReadFile(const fs::path& path) {
+std::optional<std::string> ReadIfThere(const fs::path& path) {
   std::error_code ec;
   if (!fs::is_regular_file(path, ec)) return std::nullopt;
-  const uintmax_t size = fs::file_size(path, ec);
-  if (ec || size > kMaxFile) Throw(Code::kInvalidModel, path.string(), ": larger than ", kMaxFile, " bytes");
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) Throw(Code::kInvalidModel, path.string(), ": cannot be read");
-  return std::move(text).str();
+  return ReadFile(path, Code::kInvalidModel);
 }
 
 /// The JSON object in a file; null if there is no such file.
 Json ReadObject(const fs::path& path) {
-  const std::optional<std::string> text = ReadFile(path);
+  const std::optional<std::string> text = ReadIfThere(path);
   if (!text) return nullptr;
   Json json;
   try {
@@ -106,7 +97,7 @@ void AddSpecialTokens(const Json& config, Json& tokens) {
 
 void AddTemplateFiles(const fs::path& folder, ChatSource& source) {
   const fs::path main = folder / "chat_template.jinja";
-  if (const auto text = ReadFile(main)) source.templates.push_back({"default", main.string(), *text});
+  if (const auto text = ReadIfThere(main)) source.templates.push_back({"default", main.string(), *text});
   std::error_code ec;
   std::vector<fs::path> more;
   for (fs::directory_iterator it(folder / "additional_chat_templates", ec), end; !ec && it != end;
@@ -115,7 +106,7 @@ void AddTemplateFiles(const fs::path& folder, ChatSource& source) {
   }
   std::sort(more.begin(), more.end());
   for (const fs::path& path : more) {
-    if (const auto text = ReadFile(path))
+    if (const auto text = ReadIfThere(path))
       source.templates.push_back({path.stem().string(), path.string(), *text});
   }
 }

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "core/read_file.h"
 #include "ullage/error.h"
 
 namespace ullage::llm {
@@ -20,13 +20,6 @@ inline std::filesystem::path ZooFolder() {
   const char* shared = std::getenv("ULLAGE_SHARED");
   const std::filesystem::path root = shared != nullptr ? shared : ULLAGE_SOURCE_DIR "/../shared";
   return root / "data" / "zoo";
-}
-
-inline std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream out;
-  out << in.rdbuf();
-  return std::move(out).str();
 }
 
 inline std::vector<nlohmann::json> ReadJsonLines(const std::filesystem::path& path) {
