@@ -1,0 +1,23 @@
+#include "providers/provider.h"
+
+namespace ullage::providers {
+
+std::string_view DeviceTypeName(DeviceType type) {
+  switch (type) {
+    case DeviceType::kUnknown:
+      return "unknown";
+    case DeviceType::kCpu:
+      return "cpu";
+    case DeviceType::kGpu:
+      return "gpu";
+    case DeviceType::kNpu:
+      return "npu";
+    case DeviceType::kFpga:
+      return "fpga";
+    case DeviceType::kAccelerator:
+      return "accelerator";
+  }
+  return "unknown";
+}
+
+}  // namespace ullage::providers
