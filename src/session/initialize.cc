@@ -231,18 +231,40 @@ void Initializer::CheckLimit() {
   ThrowDoesNotFit(s, {});
 }
 
+namespace {
+
+/// Writes to every page, by the team: most of the time goes to the system, which clears them.
+void Touch(const memory::HostRegion& region, ThreadTeam& team) {
+  constexpr size_t kPage = 4096, kPiece = size_t{2} << 20;
+  const size_t bytes = region.mapped_bytes();
+  team.Run(static_cast<int64_t>(CeilDiv(bytes, kPiece)), [&](int64_t piece, int) {
+    const size_t first = static_cast<size_t>(piece) * kPiece;
+    for (size_t i = first; i < std::min(bytes, first + kPiece); i += kPage)
+      const_cast<volatile std::byte*>(region.data())[i] = std::byte{0};
+  });
+}
+
+}  // namespace
+
 void Initializer::Reserve() {
+  s.team_ = std::make_unique<ThreadTeam>(s.threads_);
   s.allocator_ = std::make_unique<memory::HostAllocator>(s.spec_.cpu_limit, "cpu");
+  // All of it, before any of it is taken.
+  const int64_t wanted = CheckedAdd(s.prepacked_bytes_, s.pre_allocated_ ? s.kv_bytes_ + s.arena_bytes_ : 0);
+  if (const int64_t available = memory::AvailableHostBytes(); wanted > available)
+    Throw(Code::kDoesNotFit, "cannot reserve ", wanted, " bytes of host memory: only ", available,
+          " are available");
   memory::RegionOptions options;
   options.huge_pages = s.spec_.options.Bool("session.use_huge_pages");
   for (const auto& w : s.weights_) s.allocator_->Charge(w.bytes, memory::Tag::kWeights);
-  options.touch = false;  // prepacking writes it
+  options.touch = false;  // prepacking writes weights; the team touches the rest
   s.prepacked_region_ = memory::HostRegion(static_cast<size_t>(s.prepacked_bytes_), options);
   s.allocator_->Charge(s.prepacked_bytes_, memory::Tag::kPrepacked);
-  options.touch = s.pre_allocated_;
   s.kv_region_ = memory::HostRegion(static_cast<size_t>(s.kv_bytes_), options);
   s.allocator_->Charge(s.kv_bytes_, memory::Tag::kKv);
   s.arena_region_ = memory::HostRegion(static_cast<size_t>(s.arena_bytes_), options);
+  if (s.pre_allocated_)
+    for (const memory::HostRegion* region : {&s.kv_region_, &s.arena_region_}) Touch(*region, *s.team_);
   const int64_t workspace = s.device_.tags[memory::Tag::kWorkspace];
   int64_t extra = 0;
   for (const auto& e : s.spec_.extra) extra += e.tag == memory::Tag::kWorkspace ? e.bytes : 0;
@@ -252,7 +274,6 @@ void Initializer::Reserve() {
 }
 
 void Initializer::Prepack() {
-  s.team_ = std::make_unique<ThreadTeam>(s.threads_);
   for (const auto& block : s.blocks_) {
     std::byte* out = s.prepacked_region_.data() + block.offset;
     block.step->kernel->Prepack(block.index, out, *s.team_);

@@ -247,6 +247,84 @@ TEST(Session, OnlyTheTakenBranchRuns) {
   }
 }
 
+/// Rows of a table and the product with its transpose, as models with tied embeddings have them. `rows`: the
+/// table is stored [V, D]; else [D, V].
+std::shared_ptr<Graph> Tied(bool rows, const graph::ConstantPtr& table) {
+  auto g = NewGraph();
+  const bool blocks = !table->block_type.empty();
+  const int64_t v = table->shape[rows ? 0 : 1], d = table->shape[rows ? 1 : 0];
+  const ValueId ids = g->AddInput("ids", DType::kInt64, graph::DeclaredShape{{-1, "s"}});
+  const ValueId w = g->AddConstant("table", table);
+  const ValueId taken = g->AddValue("taken"), y = g->AddValue("y");
+  ValueId x = taken;
+  g->AddNode(blocks ? "ullage" : "", blocks ? "BlockGather" : "Gather", "gather", {w, ids}, {taken})
+      .attributes["axis"] = int64_t{rows ? 0 : 1};
+  if (!rows) {
+    x = g->AddValue("x");
+    g->AddNode("", "Transpose", "transpose", {taken}, {x}).attributes["perm"] = std::vector<int64_t>{1, 0};
+  }
+  graph::Node& head = g->AddNode("ullage", "Linear", "head", {x, w}, {y});
+  head.attributes["K"] = d;
+  head.attributes["N"] = v;
+  head.attributes["format"] = std::string(blocks ? "ggml" : rows ? "dense_nk" : "dense_kn");
+  g->outputs = {y, x};
+  return g;
+}
+
+void CheckTied(const std::shared_ptr<Graph>& graph, const std::vector<float>& table, int64_t d) {
+  const auto v = static_cast<int64_t>(table.size()) / d;
+  SessionSpec spec;
+  spec.graph = graph;
+  spec.profiles = {ExactProfile("p", {Shape{3}})};
+  spec.options.Set("ep.cpu.activation_bits", "24");
+  const auto s = Session::Create(std::move(spec));
+  EXPECT_EQ(s->device_plan().tags[memory::Tag::kWeights], 0) << "the table is kept twice";
+  std::vector<int64_t> ids = {v - 1, 0, -2};
+  const TensorView in{ids.data(), DType::kInt64, Shape{3}, 0};
+  s->Run(0, {&in, 1});
+  for (int64_t i = 0; i < 3; ++i) {
+    const int64_t row =
+        ids[static_cast<size_t>(i)] < 0 ? ids[static_cast<size_t>(i)] + v : ids[static_cast<size_t>(i)];
+    for (int64_t c = 0; c < d; ++c)
+      ASSERT_FLOAT_EQ(s->output(1).as<float>()[i * d + c], table[static_cast<size_t>(row * d + c)]);
+    for (int64_t n = 0; n < v; ++n) {
+      double want = 0;
+      for (int64_t c = 0; c < d; ++c)
+        want += double{table[static_cast<size_t>(row * d + c)]} * table[static_cast<size_t>(n * d + c)];
+      ASSERT_NEAR(s->output(0).as<float>()[i * v + n], want, 1e-4 * std::max(1.0, std::abs(want)));
+    }
+  }
+  ids[1] = v;
+  EXPECT_THROW(s->Run(0, {&in, 1}), Error);
+}
+
+TEST(Session, TablesThatAProductReadsAreKeptOnce) {
+  const int64_t v = 45, d = 64;
+  std::vector<float> table(static_cast<size_t>(v * d)), turned(table.size());
+  for (size_t i = 0; i < table.size(); ++i) table[i] = std::sin(static_cast<float>(i) * 0.37f);
+  for (int64_t r = 0; r < v; ++r)
+    for (int64_t c = 0; c < d; ++c)
+      turned[static_cast<size_t>(c * v + r)] = table[static_cast<size_t>(r * d + c)];
+  CheckTied(Tied(true, graph::MakeFloats({v, d}, table)), table, d);
+  CheckTied(Tied(false, graph::MakeFloats({d, v}, turned)), table, d);
+  // Q8_0: a float16 scale, here 1/4, and 32 codes.
+  auto blocks = std::make_shared<std::vector<uint8_t>>();
+  for (size_t i = 0; i < table.size(); ++i) {
+    if (i % 32 == 0) blocks->insert(blocks->end(), {0x00, 0x34});
+    const auto code = static_cast<int8_t>(static_cast<int>(i * 7 % 255) - 127);
+    blocks->push_back(static_cast<uint8_t>(code));
+    table[i] = static_cast<float>(code) * 0.25f;
+  }
+  auto constant = std::make_shared<graph::Constant>();
+  constant->dtype = DType::kUInt8;
+  constant->shape = {v, d};
+  constant->block_type = "q8_0";
+  constant->size_bytes = blocks->size();
+  constant->bytes = reinterpret_cast<const std::byte*>(blocks->data());
+  constant->owner = blocks;
+  CheckTied(Tied(true, constant), table, d);
+}
+
 TEST(Session, ManySessionsCanLiveAndDie) {
   for (int i = 0; i < 20; ++i) {
     const auto s = Make(true);

@@ -41,19 +41,26 @@ int64_t ColumnsPerTask(int64_t n, int64_t row_tiles, int threads) {
   return cols;
 }
 
+/// Rows [k0, k1) of columns n0… of a [k, n] source.
+template <class T>
+void PackPanelRows(const T* src, int64_t ld, int64_t n0, int64_t cols, int64_t k0, int64_t k1, T* panel) {
+  for (int64_t kk = k0; kk < k1; ++kk) {
+    std::memcpy(panel + kk * kPanel, src + kk * ld + n0, static_cast<size_t>(cols) * sizeof(T));
+    std::memset(panel + kk * kPanel + cols, 0, static_cast<size_t>(kPanel - cols) * sizeof(T));
+  }
+}
+
 template <class T>
 void PackPanels(const T* src, bool transposed, int64_t ld, int64_t n, int64_t k, int64_t first, int64_t last,
                 T* out) {
   for (int64_t p = first; p < last; ++p) {
     const int64_t n0 = p * kPanel, cols = std::min(kPanel, n - n0);
     T* panel = out + p * kPanel * k;
-    if (cols < kPanel) std::memset(panel, 0, static_cast<size_t>(kPanel * k) * sizeof(T));
     if (!transposed) {
-      for (int64_t kk = 0; kk < k; ++kk) {
-        std::memcpy(panel + kk * kPanel, src + kk * ld + n0, static_cast<size_t>(cols) * sizeof(T));
-      }
+      PackPanelRows(src, ld, n0, cols, 0, k, panel);
       continue;
     }
+    if (cols < kPanel) std::memset(panel, 0, static_cast<size_t>(kPanel * k) * sizeof(T));
     constexpr int64_t kSquare = 16;  // source lines that stay in the first-level cache
     for (int64_t k0 = 0; k0 < k; k0 += kSquare) {
       const int64_t k1 = std::min(k, k0 + kSquare);
@@ -89,6 +96,23 @@ void PackB(ConstArray src, bool transposed, int64_t ld, int64_t n, int64_t k, in
     PackPanels(static_cast<const uint16_t*>(src.data), transposed, ld, n, k, first_panel, last_panel,
                static_cast<uint16_t*>(packed));
   }
+}
+
+void PackBRows(ThreadTeam& team, ConstArray src, int64_t ld, int64_t n, int64_t k, int64_t first_row,
+               int64_t last_row, void* packed) {
+  constexpr int64_t kPanelsPerTask = 8;  // neighbours in a source row
+  const auto pack = [&]<class T>(const T* from, T* out) {
+    team.Run(CeilDiv(PackedBPanels(n), kPanelsPerTask), [&](int64_t task, int) {
+      for (int64_t p = task * kPanelsPerTask; p < std::min(PackedBPanels(n), (task + 1) * kPanelsPerTask);
+           ++p)
+        PackPanelRows(from, ld, p * kPanel, std::min(kPanel, n - p * kPanel), first_row, last_row,
+                      out + p * kPanel * k);
+    });
+  };
+  if (ElementBytes(src.dtype) == 4)
+    pack(static_cast<const uint32_t*>(src.data), static_cast<uint32_t*>(packed));
+  else
+    pack(static_cast<const uint16_t*>(src.data), static_cast<uint16_t*>(packed));
 }
 
 void PackB(ThreadTeam& team, ConstArray src, bool transposed, int64_t ld, int64_t n, int64_t k,

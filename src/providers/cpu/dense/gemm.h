@@ -30,6 +30,10 @@ size_t PackedBBytes(int64_t n, int64_t k, DType dtype);
 /// matrix. `src` is [k, n] with row pitch ld (elements), or with `transposed` [n, k] with row pitch ld.
 void PackB(ConstArray src, bool transposed, int64_t ld, int64_t n, int64_t k, int64_t first_panel,
            int64_t last_panel, void* packed);
+/// Rows [first_row, last_row) of a [k, n] source into all panels, by the team. Rows of the panels that fill
+/// up the last one become zeros.
+void PackBRows(ThreadTeam& team, ConstArray src, int64_t ld, int64_t n, int64_t k, int64_t first_row,
+               int64_t last_row, void* packed);
 /// All panels, by the team.
 void PackB(ThreadTeam& team, ConstArray src, bool transposed, int64_t ld, int64_t n, int64_t k, void* packed);
 

@@ -178,6 +178,10 @@ TEST(Gemm, PanelsCanBePackedOneByOne) {
   PackB(team, b.in(), false, 70, 70, 50, all.data());
   for (int64_t p = PackedBPanels(70); p-- > 0;) PackB(b.in(), false, 70, 70, 50, p, p + 1, parts.data());
   EXPECT_EQ(all, parts);
+  std::vector<std::byte> rows(all.size(), std::byte{0xff});
+  for (const auto& [first, last] : {std::pair{30, 50}, std::pair{0, 7}, std::pair{7, 30}})
+    PackBRows(team, b.in(), 70, 70, 50, first, last, rows.data());
+  EXPECT_EQ(all, rows);
 }
 
 TEST(Gemm, BatchesBroadcast) {

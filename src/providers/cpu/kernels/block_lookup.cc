@@ -7,8 +7,8 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/half.h"
-#include "providers/cpu/kernels/block_weight.h"
 #include "providers/cpu/kernels/families.h"
+#include "providers/cpu/kernels/linear_parts.h"
 
 namespace ullage::cpu {
 namespace {
@@ -56,8 +56,17 @@ class BlockLookupKernel final : public Kernel {
         weight_.format = "qdq_nk";
       }
     }
-    format_ = weight_.block_format();
+    weight_.block_format();  // judges the sizes
+    // What is computed once when the graph is made needs no table in memory.
+    if (!info.constant(1)) shared_ = FindSharedPart(info, weight_);
   }
+
+  std::vector<kernels::PrepackRequirement> PlanPrepack() const override {
+    if (!shared_) return {};
+    return {shared_->Requirement(strict_ ? std::vector<int>{0} : std::vector<int>{0, 2, 3})};
+  }
+
+  void Prepack(int, std::byte* out, ThreadTeam& team) override { shared_->Pack(out, team); }
 
   void DeclareWorkspaceRequirements(const kernels::WorkspaceShapes& shapes,
                                     std::vector<memory::WorkspaceRequirement>& needs) const override {
@@ -68,7 +77,8 @@ class BlockLookupKernel final : public Kernel {
   void Compute(KernelContext& context) const override {
     const TensorView& indices = *context.input(1);
     TensorView& out = *context.output(0);
-    const BlockWeightView view = weight_.view();
+    const BlockWeightView view = shared_ ? BlockWeightView{} : weight_.view();
+    const std::byte* packed = shared_ ? context.prepacked(0) : nullptr;
     const int64_t count = indices.shape.elements(), rows = weight_.n / rows_per_index_, k = weight_.k;
     auto* scratch = static_cast<float*>(context.GetPreallocatedWorkspace(0));
     if (strict_)
@@ -85,6 +95,8 @@ class BlockLookupKernel final : public Kernel {
         float* row = out.dtype == DType::kFloat ? out.as<float>() + at : scratch + worker * k;
         if (index < 0 || index >= rows) {
           std::fill(row, row + k, 0.0f);
+        } else if (packed) {
+          quant::DequantizePackedRow(shared_->layout, packed, index * rows_per_index_ + r, row);
         } else {
           DequantizeRow(view, index * rows_per_index_ + r, row);
         }
@@ -98,7 +110,7 @@ class BlockLookupKernel final : public Kernel {
 
  private:
   WeightSpec weight_;
-  BlockFormat format_;
+  std::optional<LinearPart> shared_;  // a product reads the table, too: its packed form serves both
   int64_t rows_per_index_ = 1;
   bool strict_ = false;
 };

@@ -63,11 +63,24 @@ BlockWeightView WeightSpec::view() const {
 }
 
 void ReleasePages(const graph::Constant& constant) {
+  ReleasePages(constant, 0, static_cast<int64_t>(constant.size_bytes));
+}
+
+void ReleasePages(const graph::Constant& constant, int64_t first, int64_t last) {
   if (constant.file.empty() || !constant.bytes) return;
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto first = AlignUp(reinterpret_cast<uintptr_t>(constant.bytes), page);
-  const auto last = (reinterpret_cast<uintptr_t>(constant.bytes) + constant.size_bytes) / page * page;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  const auto base = reinterpret_cast<uintptr_t>(constant.bytes);
+  const auto begin = AlignUp(base + static_cast<uintptr_t>(first), page);
+  const auto end = (base + static_cast<uintptr_t>(last)) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+void WillNeedPages(const graph::Constant& constant) {
+  if (constant.file.empty() || !constant.bytes) return;
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto base = reinterpret_cast<uintptr_t>(constant.bytes);
+  const auto begin = base / page * page;
+  ::madvise(reinterpret_cast<void*>(begin), base + constant.size_bytes - begin, MADV_WILLNEED);
 }
 
 }  // namespace ullage::cpu

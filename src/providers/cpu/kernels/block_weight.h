@@ -31,7 +31,11 @@ struct WeightSpec {
   BlockWeightView view() const;
 };
 
-/// Gives the pages of a constant that lies in a mapped file back to the system.
+/// Gives the pages of a constant that lies in a mapped file back to the system; or those that lie wholly
+/// within the bytes [first, last) of it.
 void ReleasePages(const graph::Constant& constant);
+void ReleasePages(const graph::Constant& constant, int64_t first, int64_t last);
+/// Tells the system that the constant will be read soon, if it lies in a mapped file.
+void WillNeedPages(const graph::Constant& constant);
 
 }  // namespace ullage::cpu

@@ -25,6 +25,7 @@ class Cpu final : public Provider {
     cpu::RegisterUnary(registry_);
     cpu::RegisterCompare(registry_);
     cpu::RegisterLayout(registry_);
+    cpu::RegisterSharedLookup(registry_);  // before Gather, which takes every table
     cpu::RegisterGather(registry_);
     cpu::RegisterReduce(registry_);
     cpu::RegisterRareMath(registry_);

@@ -20,6 +20,7 @@ void RegisterArithmetic(kernels::Registry& registry);
 void RegisterUnary(kernels::Registry& registry);
 void RegisterCompare(kernels::Registry& registry);
 void RegisterLayout(kernels::Registry& registry);
+void RegisterSharedLookup(kernels::Registry& registry);
 void RegisterGather(kernels::Registry& registry);
 void RegisterReduce(kernels::Registry& registry);
 void RegisterRareMath(kernels::Registry& registry);

@@ -6,8 +6,8 @@
 #include "core/half.h"
 #include "providers/cpu/dense/elementwise.h"
 #include "providers/cpu/dense/gemm.h"
-#include "providers/cpu/kernels/block_weight.h"
 #include "providers/cpu/kernels/families.h"
+#include "providers/cpu/kernels/linear_parts.h"
 #include "providers/cpu/quant/activations.h"
 #include "providers/cpu/quant/matmul.h"
 
@@ -18,108 +18,23 @@ using kernels::Kernel;
 using kernels::KernelContext;
 using kernels::KernelInfo;
 
-constexpr int kInputsPerPart = 5;  // weight, scales, zero points, group index, bias
-
-struct Part {
-  WeightSpec weight;
-  quant::PackedLayout layout;  // block-quantised weights
-  int bias = -1;               // input index
-};
-
 /// Y_p = A * W_p^T (+ bias_p) for one or several weights over the same activations, which are quantised once.
 class LinearKernel final : public Kernel {
  public:
-  explicit LinearKernel(const KernelInfo& info) {
-    const graph::Node& node = info.node;
-    const bool multi = node.op == "MultiLinear";
-    k_ = node.RequiredInt("K");
-    const int64_t wanted = info.options ? info.options->Int("ep.cpu.activation_bits") : 0;
-    if (wanted != 0 && wanted != 8 && wanted != 16 && wanted != 24)
-      Throw(Code::kUsage, "option ep.cpu.activation_bits: expected 0, 8, 16 or 24, found ", wanted);
-    const int64_t level = node.Int("accuracy_level", 0);
-    const auto ns = multi ? node.Ints("N") : std::vector<int64_t>{node.RequiredInt("N")};
-    const auto bits = multi ? node.Ints("bits") : std::vector<int64_t>{node.Int("bits", 4)};
-    const auto blocks = multi ? node.Ints("block_size") : std::vector<int64_t>{node.Int("block_size", 0)};
-    std::vector<std::string> formats;
-    if (!multi) formats = {node.op == "MatMulNBits" ? "nbits" : node.Str("format", "")};
-    if (multi)
-      if (const auto it = node.attributes.find("format"); it != node.attributes.end())
-        if (const auto* list = std::get_if<std::vector<std::string>>(&it->second)) formats = *list;
-    if (k_ < 1 || formats.size() != ns.size() || bits.size() != ns.size() || blocks.size() != ns.size())
-      Throw(Code::kInvalidModel, "node ", node.name,
-            ": attributes K, N, format, bits and block_size disagree");
-    for (size_t p = 0; p < ns.size(); ++p) {
-      const size_t base = 1 + p * kInputsPerPart;
-      Part part;
-      part.weight.format = formats[p];
-      part.weight.n = ns[p];
-      part.weight.k = k_;
-      part.weight.bits = bits[p];
-      part.weight.block_size = blocks[p];
-      part.weight.data = info.constant(base);
-      part.weight.scales = info.constant(base + 1);
-      part.weight.zero_points = info.constant(base + 2);
-      part.weight.g_idx = info.constant(base + 3);
-      if (!part.weight.data) info.Unsupported("the weight must be a constant");
-      if (node.has_input(base + 1) && !part.weight.scales) info.Unsupported("the scales must be constant");
-      if (node.has_input(base + 2) && !part.weight.zero_points)
-        info.Unsupported("the zero points must be constant");
-      if (node.has_input(base + 3) && !part.weight.g_idx)
-        info.Unsupported("the group index must be constant");
-      if (node.has_input(base + 4)) part.bias = static_cast<int>(base + 4);
-      if (!part.weight.dense()) {
-        const int64_t own = part.weight.format == "ggml" || level == 4 ? 16 : 24;
-        const int64_t bits_of_a = wanted != 0 ? wanted : own;
-        const auto accuracy = bits_of_a == 8    ? quant::Accuracy::kInt8
-                              : bits_of_a == 16 ? quant::Accuracy::kInt16
-                                                : quant::Accuracy::kFloat;
-        part.layout = quant::PlanPack(part.weight.block_format(), part.weight.n, k_, accuracy,
-                                      part.weight.g_idx != nullptr);
-      } else if (part.weight.data->elements() != CheckedMul(part.weight.n, k_)) {
-        Throw(Code::kInvalidModel, "node ", node.name, ": the weight has shape ",
-              part.weight.data->shape.ToString(), ", expected ", part.weight.n, " x ", k_);
-      }
-      parts_.push_back(std::move(part));
-    }
-  }
+  explicit LinearKernel(const KernelInfo& info)
+      : k_(info.node.RequiredInt("K")), parts_(LinearPartsOf(info.node, info.graph, info.options)) {}
 
   std::vector<kernels::PrepackRequirement> PlanPrepack() const override {
     std::vector<kernels::PrepackRequirement> out;
-    for (size_t p = 0; p < parts_.size(); ++p) {
-      const Part& part = parts_[p];
-      kernels::PrepackRequirement need;
-      const int base = 1 + static_cast<int>(p) * kInputsPerPart;
-      if (part.weight.dense()) {
-        need.bytes = dense::PackedBBytes(part.weight.n, k_, part.weight.data->dtype);
-        need.replaces = {base};
-        need.share_key = StrCat(part.weight.format, " ", part.weight.n, "x", k_);
-      } else {
-        need.bytes = part.layout.bytes;
-        need.replaces = {base, base + 1, base + 2, base + 3};
-        need.share_key = StrCat(part.layout.Name(), " ", part.weight.n, "x", k_);
-      }
-      out.push_back(std::move(need));
+    for (const LinearPart& part : parts_) {
+      const int base = part.first_input;
+      out.push_back(part.Requirement({base, base + 1, base + 2, base + 3}));
     }
     return out;
   }
 
   void Prepack(int index, std::byte* out, ThreadTeam& team) override {
-    const Part& part = parts_[static_cast<size_t>(index)];
-    const WeightSpec& w = part.weight;
-    if (w.dense()) {
-      const bool transposed = w.format == "dense_nk";
-      dense::PackB(team, {w.data->data().data(), w.data->dtype}, transposed, transposed ? k_ : w.n, w.n, k_,
-                   out);
-    } else {
-      const BlockWeightView view = w.view();
-      CheckView(view);
-      // Ranges of groups, large enough to read [K, N] sources well.
-      const int64_t step = 16;
-      team.Run(CeilDiv(part.layout.groups, step), [&](int64_t task, int) {
-        quant::Pack(view, part.layout, task * step, std::min(part.layout.groups, (task + 1) * step), out);
-      });
-    }
-    ReleasePages(*w.data);
+    parts_[static_cast<size_t>(index)].Pack(out, team);
   }
 
   void DeclareWorkspaceRequirements(const kernels::WorkspaceShapes& shapes,
@@ -128,7 +43,7 @@ class LinearKernel final : public Kernel {
     const DType dtype = shapes.inputs[0].dtype;
     size_t gemm = 0, activations = 0;
     int64_t widest = 0;
-    for (const Part& part : parts_) {
+    for (const LinearPart& part : parts_) {
       widest = std::max(widest, part.weight.n);
       if (part.weight.dense()) {
         gemm = std::max(gemm, dense::GemmScratchBytes(Args(part, m, dtype), shapes.threads));
@@ -146,7 +61,7 @@ class LinearKernel final : public Kernel {
       add(3, CheckedMul<size_t>(static_cast<size_t>(m * widest), sizeof(float)));
     }
     size_t biases = 0;
-    for (const Part& part : parts_)
+    for (const LinearPart& part : parts_)
       if (part.bias >= 0 && !part.weight.dense() && dtype != DType::kFloat)
         biases = std::max(biases, static_cast<size_t>(part.weight.n) * 4);
     add(4, biases);
@@ -169,7 +84,7 @@ class LinearKernel final : public Kernel {
       queued = 0;
     };
     for (size_t p = 0; p < parts_.size(); ++p) {
-      const Part& part = parts_[p];
+      const LinearPart& part = parts_[p];
       TensorView* out = context.output(static_cast<int>(p));
       if (!out) continue;
       const TensorView* bias = part.bias >= 0 ? context.input(part.bias) : nullptr;
@@ -218,7 +133,7 @@ class LinearKernel final : public Kernel {
   }
 
  private:
-  dense::GemmArgs Args(const Part& part, int64_t m, DType dtype) const {
+  dense::GemmArgs Args(const LinearPart& part, int64_t m, DType dtype) const {
     dense::GemmArgs args;
     args.m = m;
     args.n = part.weight.n;
@@ -233,7 +148,7 @@ class LinearKernel final : public Kernel {
   }
 
   int64_t k_ = 0;
-  std::vector<Part> parts_;
+  std::vector<LinearPart> parts_;
 };
 
 std::unique_ptr<Kernel> Create(const KernelInfo& info) {
