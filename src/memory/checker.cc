@@ -5,9 +5,14 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "memory/checker_order.h"
 
 namespace ullage::memory {
 namespace {
+
+using internal::FindOrderFaults;
+using internal::OrderedBuffer;
+using internal::OrderFault;
 
 /// What the judge derives about one buffer from the caller's description.
 struct Extent {
@@ -33,6 +38,7 @@ class Judge {
     CheckPlaces();
     CheckClaims();
     CheckOverlaps();
+    if (options_.order) CheckOrder();
     return std::move(faults_);
   }
 
@@ -252,6 +258,23 @@ class Judge {
     });
   }
 
+  void CheckOrder() {
+    std::vector<OrderedBuffer> ordered;
+    for (int32_t i = 0; IsIndex(i); ++i) {
+      const int32_t owner = extents_[i].owner;
+      if (!Present(i) || owner == kNoBuffer)
+        ordered.push_back({});
+      else
+        ordered.push_back({owner, extents_[owner].first, extents_[owner].last, packing_.offsets[owner],
+                           packing_.offsets[owner] + buffers_[owner].size});
+    }
+    for (OrderFault& f : FindOrderFaults(ordered, *options_.order, options_.max_faults)) {
+      std::string who = f.a == kNoBuffer ? "" : Describe(f.a);
+      if (f.b != kNoBuffer && f.b != f.a) who += StrCat(" and ", Describe(f.b));
+      Report(f.kind, f.a, f.b, who.empty() ? f.message : StrCat(who, ": ", f.message));
+    }
+  }
+
   std::span<const Buffer> buffers_;
   const Packing& packing_;
   const CheckOptions& options_;
@@ -283,6 +306,10 @@ std::string_view FaultName(FaultKind kind) {
       return "wrong peak";
     case FaultKind::kBound:
       return "wrong bound";
+    case FaultKind::kLife:
+      return "used outside its life";
+    case FaultKind::kUnordered:
+      return "unordered";
   }
   return "fault";
 }

@@ -5,19 +5,10 @@
 #include <random>
 
 #include "core/error.h"
+#include "memory/test_buffers.h"
 
 namespace ullage::memory {
 namespace {
-
-Buffer Make(int64_t id, int64_t size, int64_t first, int64_t last, int64_t alignment = 1) {
-  Buffer b;
-  b.id = id;
-  b.size = size;
-  b.first = first;
-  b.last = last;
-  b.alignment = alignment;
-  return b;
-}
 
 bool Has(const std::vector<Fault>& faults, FaultKind kind, int32_t a, int32_t b) {
   for (const Fault& f : faults)
@@ -35,8 +26,8 @@ struct HandMade {
   Packing packing;
 
   HandMade() {
-    buffers = {Make(100, 64, 0, 3, 64), Make(101, 96, 1, 7, 32), Make(102, 48, 3, 6, 16),
-               Make(103, 32, 2, 5, 32), Make(104, 64, 5, 8, 16)};
+    buffers = {MakeBuffer(100, 64, 0, 3, 64), MakeBuffer(101, 96, 1, 7, 32), MakeBuffer(102, 48, 3, 6, 16),
+               MakeBuffer(103, 32, 2, 5, 32), MakeBuffer(104, 64, 5, 8, 16)};
     buffers[3].alias_of = 1;
     buffers[3].alias_offset = 32;
     buffers[4].in_place = 2;
@@ -86,7 +77,7 @@ TEST(Checker, AViewKeepsItsOwnerAlive) {
   HandMade plan;
   plan.buffers[1].last = 3;  // the view lives until 5
   EXPECT_TRUE(plan.Check().empty());
-  plan.buffers.push_back(Make(105, 16, 4, 5));
+  plan.buffers.push_back(MakeBuffer(105, 16, 4, 5));
   plan.packing.offsets.push_back(64);  // under the view, in bytes that only the owner has
   EXPECT_TRUE(Has(plan.Check(), FaultKind::kOverlap, 1, 5));
 }
@@ -127,7 +118,7 @@ TEST(Checker, InPlace) {
   plan.buffers[4].in_place = kNoBuffer;
   EXPECT_TRUE(Has(plan.Check(), FaultKind::kOverlap, 2, 4)) << "never offered";
   plan = HandMade();
-  plan.buffers.push_back(Make(105, 8, 5, 6));
+  plan.buffers.push_back(MakeBuffer(105, 8, 5, 6));
   plan.buffers[5].alias_of = 2;
   plan.buffers[5].last = 7;
   plan.packing.offsets.push_back(0);
@@ -139,7 +130,7 @@ TEST(Checker, InPlace) {
 
 TEST(Checker, TwoHeirsOfOnePartnerOverlap) {
   HandMade plan;
-  plan.buffers.push_back(Make(105, 64, 5, 8, 16));
+  plan.buffers.push_back(MakeBuffer(105, 64, 5, 8, 16));
   plan.buffers[5].in_place = 2;
   plan.packing.offsets.push_back(0);
   EXPECT_TRUE(Has(plan.Check(), FaultKind::kOverlap, 4, 5));
@@ -187,7 +178,7 @@ TEST(Checker, BadInputIsAFaultNotACrash) {
 
 TEST(Checker, AHopelessPlanIsCutShort) {
   std::vector<Buffer> buffers(20000);
-  for (size_t i = 0; i < buffers.size(); ++i) buffers[i] = Make(static_cast<int64_t>(i), 10, 0, 1);
+  for (size_t i = 0; i < buffers.size(); ++i) buffers[i] = MakeBuffer(static_cast<int64_t>(i), 10, 0, 1);
   Packing packing;
   packing.offsets.resize(buffers.size());
   packing.peak = 10;
@@ -204,7 +195,7 @@ TEST(Checker, AgreesWithLookingAtEveryPair) {
     Packing packing;
     for (size_t i = 0; i < buffers.size(); ++i) {
       const int64_t first = random() % 40;
-      buffers[i] = Make(static_cast<int64_t>(i), random() % 20, first, first + random() % 8);
+      buffers[i] = MakeBuffer(static_cast<int64_t>(i), random() % 20, first, first + random() % 8);
     }
     packing = Pack(buffers);
     ASSERT_TRUE(CheckPacking(buffers, packing).empty());

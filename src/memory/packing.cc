@@ -23,8 +23,9 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kGreedyWork = 100'000'000;
 // The search holds every pair of items that meet in time; beyond this many it would take too much memory.
 constexpr int64_t kMaxMeetings = 8'000'000;
-constexpr int64_t kAttemptWork = 500'000;  // of the shortest attempts
-constexpr size_t kMaxSearched = 4000;      // items: the search recurses as deep
+constexpr int64_t kAttemptWork = 500'000;     // of the shortest attempts
+constexpr int64_t kBarrenWork = 150'000'000;  // without success, after which a kind of attempt gets less
+constexpr size_t kMaxSearched = 4000;         // items: the search recurses as deep
 
 int64_t CountMeetings(const Instance& instance) {
   std::vector<int32_t> firsts, lasts;
@@ -43,29 +44,41 @@ int64_t CountMeetings(const Instance& instance) {
 }
 
 constexpr int64_t kKinds = 8;
+using Portfolio = std::array<Priority, kKinds>;
 
-// No single priority suits all problems, and short attempts that learn from each other's failures do better
-// than long ones: the first round is without noise, later ones vary.
-Priority PriorityOfTurn(int64_t turn) {
-  constexpr std::array<Priority, kKinds> kPriorities = {
-      {{.life = 1, .bytes = 1, .crowd = 1},
-       {.life = 1, .bytes = 0, .crowd = 1},
-       {.life = 1, .bytes = 0, .crowd = 4},
-       {.life = 0, .bytes = 0, .crowd = 1, .total_crowd = true},
-       {.life = 1, .bytes = 0.5, .crowd = 2},
-       {.life = 2, .bytes = 1, .crowd = 3},
-       {.life = 1, .bytes = 1, .crowd = 0.5},
-       {.life = 0, .bytes = 1, .crowd = 1, .total_crowd = true}}};
+// No single priority suits all problems. Packings without waste differ from those with a little of it: what
+// finds one kind seldom finds the other.
+constexpr Portfolio kForTheBound = {{{.life = 1, .bytes = 1, .crowd = 1},
+                                     {.life = 1, .bytes = 0, .crowd = 1},
+                                     {.life = 1, .bytes = 0, .crowd = 4},
+                                     {.life = 0, .bytes = 0, .crowd = 1, .total_crowd = true},
+                                     {.life = 1, .bytes = 0.5, .crowd = 2},
+                                     {.life = 2, .bytes = 1, .crowd = 3},
+                                     {.life = 1, .bytes = 1, .crowd = 4},
+                                     {.life = 0, .bytes = 1, .crowd = 1, .total_crowd = true}}};
+constexpr Portfolio kBelowTheBest = {{{.life = 1, .bytes = 0, .crowd = 1},
+                                      {.life = 1, .bytes = 0, .crowd = 2},
+                                      {.life = 1, .bytes = 0, .crowd = 4},
+                                      {.life = 1, .bytes = 0.5, .crowd = 2},
+                                      {.life = 2, .bytes = 1, .crowd = 3},
+                                      {.life = 1, .bytes = 0.25, .crowd = 2},
+                                      {.life = 2, .bytes = 0.5, .crowd = 4},
+                                      {.life = 0, .bytes = 0, .crowd = 1, .total_crowd = true}}};
+
+// Short attempts that learn from each other's failures do better than long ones: the first round is without
+// noise, later ones vary.
+Priority PriorityOfTurn(const Portfolio& portfolio, std::span<const double> noises, int64_t turn) {
   constexpr std::array<double, 3> kBlames = {4, 1, 20};
-  constexpr std::array<double, 2> kNoises = {0.3, 0.8};
-  Priority priority = kPriorities[static_cast<size_t>(turn % kKinds)];
-  const int64_t round = turn / kKinds;
+  Priority priority = portfolio[static_cast<size_t>(turn % kKinds)];
+  const auto round = static_cast<size_t>(turn / kKinds);
   if (round == 0) return priority;
-  priority.blame = kBlames[static_cast<size_t>(round - 1) % kBlames.size()];
-  priority.noise = kNoises[static_cast<size_t>(round - 1) % kNoises.size()];
+  priority.blame = kBlames[(round - 1) % kBlames.size()];
+  priority.noise = noises[(round - 1) % noises.size()];
   priority.seed = static_cast<uint32_t>(turn);
   return priority;
 }
+constexpr std::array<double, 2> kBoundNoises = {0.3, 0.8};
+constexpr std::array<double, 4> kBelowNoises = {0.05, 0.1, 0.05, 0.3};
 
 /// Pack, step by step: each step may replace the best packing known.
 class Packer {
@@ -117,8 +130,9 @@ class Packer {
     Offer(instance, result.offsets, result.method);
   }
 
-  // Attempts of growing length with different priorities, in turn at the lower bound and at a height somewhat
-  // below the best one known: which heights are easy to reach is not monotone.
+  // Attempts of varying length with different priorities, at the lower bound and at heights somewhat below
+  // the best one known: which heights are easy to reach is not monotone. Most work goes where it pays: below
+  // the best as long as that succeeds now and then, else to the bound.
   void Search(const Instance& instance, bool complete) {
     if (limits_.work_limit <= work_ || instance.items.size() > kMaxSearched ||
         CountMeetings(instance) > kMaxMeetings)
@@ -126,24 +140,41 @@ class Packer {
     OffsetSearch search(instance);
     int64_t bound =
         std::max(best_.lower_bound, limits_.capacity.value_or(0));  // least height worth trying here
-    double depth = 0.5;  // how far below the best height the second kind of attempt aims
-    for (int64_t attempt = 0; !Done() && work_ < limits_.work_limit && !Expired(); ++attempt) {
-      const bool at_bound = attempt % 2 == 0;
-      const int64_t turn = attempt / 2;
-      const Priority priority = PriorityOfTurn(turn);
+    double depth = 0.5;  // how far below the best height attempts below it aim
+    struct Aim {
+      int64_t turn = 0;
+      int64_t work = 0;
+    } at_bound, below;
+    int64_t barren = 0;  // work below the best height since that succeeded last
+    while (!Done() && work_ < limits_.work_limit && !Expired()) {
+      const bool pays = barren < kBarrenWork;
+      const bool aim_at_bound = pays ? at_bound.work * 3 <= below.work : at_bound.work <= below.work * 3;
+      Aim& aim = aim_at_bound ? at_bound : below;
       int64_t height = bound;
-      if (!at_bound) height += static_cast<int64_t>(static_cast<double>(best_.peak - bound) * depth);
+      if (!aim_at_bound) {
+        const double share = aim.turn % 2 == 0 ? depth : 0.8 * depth;
+        height += static_cast<int64_t>(static_cast<double>(best_.peak - bound) * share);
+      }
       height = std::min(height, best_.peak - 1);
       if (height < bound) break;
-      int64_t limit = kAttemptWork;
-      for (int64_t r = turn / kKinds + 1; r % 2 == 0; r /= 2) limit *= 2;
+      int64_t limit = aim_at_bound ? kAttemptWork : 2 * kAttemptWork;
+      for (int64_t r = aim.turn / kKinds + 1; r % 2 == 0; r /= 2) limit *= 2;
       limit = std::min(limit, limits_.work_limit - work_);
-      const OffsetSearch::Outcome outcome = search.Run(height, priority, limit, deadline_);
+      const OffsetSearch::Outcome outcome =
+          search.Run(height,
+                     aim_at_bound ? PriorityOfTurn(kForTheBound, kBoundNoises, aim.turn)
+                                  : PriorityOfTurn(kBelowTheBest, kBelowNoises, aim.turn),
+                     limit, deadline_);
+      const bool found = outcome == OffsetSearch::Outcome::kFound;
       best_.nodes += search.nodes();
       work_ += search.work();
-      if (outcome == OffsetSearch::Outcome::kFound) Offer(instance, search.offsets(), "search");
-      if (!at_bound)
-        depth = outcome == OffsetSearch::Outcome::kFound ? depth * 0.7 : depth + (1 - depth) * 0.04;
+      aim.work += search.work();
+      ++aim.turn;
+      if (found) Offer(instance, search.offsets(), "search");
+      if (!aim_at_bound) {
+        depth = found ? depth * 0.7 : depth + (1 - depth) * 0.04;
+        barren = found ? 0 : barren + search.work();
+      }
       if (outcome == OffsetSearch::Outcome::kRefuted) {
         bound = std::max(bound, height + 1);
         if (search.exact() && complete) best_.lower_bound = std::max(best_.lower_bound, height + 1);

@@ -7,24 +7,13 @@
 #include <random>
 
 #include "core/error.h"
-#include "memory/checker.h"
+#include "memory/test_buffers.h"
 
 namespace ullage::memory {
 namespace {
 
 Buffer Make(int64_t size, int64_t first, int64_t last, int64_t alignment = 1) {
-  Buffer b;
-  b.id = 1000 + size;
-  b.size = size;
-  b.first = first;
-  b.last = last;
-  b.alignment = alignment;
-  return b;
-}
-
-bool Meet(const Buffer& a, const Buffer& b) {
-  return a.first < a.last && b.first < b.last && a.size > 0 && b.size > 0 && a.first < b.last &&
-         b.first < a.last;
+  return MakeBuffer(1000 + size, size, first, last, alignment);
 }
 
 // The smallest peak of a few buffers without views, by trying every order in which each buffer takes the
@@ -91,19 +80,6 @@ int64_t BruteForce(const std::vector<Buffer>& buffers, size_t link = 0, std::vec
   return best;
 }
 
-std::vector<Buffer> RandomProblem(std::mt19937& random, size_t n, int64_t steps, int64_t max_size,
-                                  bool aligned) {
-  std::vector<Buffer> buffers;
-  for (size_t i = 0; i < n; ++i) {
-    const int64_t first = random() % steps;
-    Buffer b = Make(random() % max_size, first, first + random() % (steps / 2 + 1),
-                    aligned ? 1 << (random() % 4) : 1);
-    b.id = static_cast<int64_t>(i);
-    buffers.push_back(b);
-  }
-  return buffers;
-}
-
 TEST(Packing, NothingAndAlmostNothing) {
   EXPECT_EQ(Pack({}).peak, 0);
   EXPECT_TRUE(Pack({}).proved_optimal);
@@ -117,8 +93,7 @@ TEST(Packing, TinyProblemsAreSolvedToTheOptimum) {
   std::mt19937 random(11);
   for (int round = 0; round < 300; ++round) {
     const auto buffers = RandomProblem(random, 1 + random() % 7, 10, 12, false);
-    const Packing packing = Pack(buffers);
-    RequireSound(buffers, packing);
+    const Packing packing = PackSound(buffers);
     const int64_t optimum = BruteForce(buffers);
     EXPECT_EQ(packing.peak, optimum);
     EXPECT_LE(packing.lower_bound, optimum);
@@ -130,8 +105,7 @@ TEST(Packing, TinyProblemsWithAlignment) {
   std::mt19937 random(12);
   for (int round = 0; round < 300; ++round) {
     const auto buffers = RandomProblem(random, 1 + random() % 6, 8, 40, true);
-    const Packing packing = Pack(buffers);
-    RequireSound(buffers, packing);
+    const Packing packing = PackSound(buffers);
     const int64_t optimum = BruteForce(buffers);
     EXPECT_EQ(packing.peak, optimum);
     EXPECT_LE(packing.lower_bound, optimum);
@@ -147,8 +121,7 @@ TEST(Packing, TinyProblemsInPlace) {
       for (size_t j = 0; j < buffers.size(); ++j)
         if (i != j && buffers[j].last == buffers[i].first + 1 && random() % 2 == 0)
           buffers[i].in_place = static_cast<int32_t>(j);
-    const Packing packing = Pack(buffers);
-    RequireSound(buffers, packing);
+    const Packing packing = PackSound(buffers);
     const int64_t optimum = BruteForce(buffers);
     EXPECT_GE(packing.peak, optimum);
     EXPECT_LE(packing.lower_bound, optimum);
@@ -167,8 +140,7 @@ TEST(Packing, InPlaceChainCostsOneBuffer) {
     buffers.push_back(Make(4096, i, i + 2, 64));
     if (i > 0) buffers.back().in_place = static_cast<int32_t>(i - 1);
   }
-  const Packing packing = Pack(buffers);
-  RequireSound(buffers, packing);
+  const Packing packing = PackSound(buffers);
   EXPECT_EQ(packing.peak, 4096);
   EXPECT_EQ(packing.lower_bound, 4096);
   for (Buffer& b : buffers) b.in_place = kNoBuffer;
@@ -178,8 +150,7 @@ TEST(Packing, InPlaceChainCostsOneBuffer) {
 TEST(Packing, AnInPlaceOfferIsPassedOverWhileThePartnerIsNeeded) {
   std::vector<Buffer> buffers = {Make(64, 0, 4), Make(64, 2, 5)};
   buffers[1].in_place = 0;
-  const Packing packing = Pack(buffers);
-  RequireSound(buffers, packing);
+  const Packing packing = PackSound(buffers);
   EXPECT_EQ(packing.peak, 128);
   EXPECT_EQ(packing.lower_bound, 128);
 }
@@ -190,8 +161,7 @@ TEST(Packing, InPlaceThroughAView) {
   buffers[1].alias_of = 0;
   buffers[1].alias_offset = 64;
   buffers[2].in_place = 1;
-  const Packing packing = Pack(buffers);
-  RequireSound(buffers, packing);
+  const Packing packing = PackSound(buffers);
   EXPECT_EQ(packing.peak, 128);
   EXPECT_EQ(packing.offsets[2], packing.offsets[1]);
 }
@@ -203,8 +173,7 @@ TEST(Packing, ViewsLieInTheirOwnersAndKeepThemAlive) {
   buffers[1].alias_offset = 128;
   buffers[3].alias_of = 1;
   buffers[3].alias_offset = 32;
-  const Packing packing = Pack(buffers);
-  RequireSound(buffers, packing);
+  const Packing packing = PackSound(buffers);
   EXPECT_EQ(packing.offsets[1], packing.offsets[0] + 128);
   EXPECT_EQ(packing.offsets[3], packing.offsets[0] + 160);
   EXPECT_EQ(packing.peak, 320);
@@ -218,8 +187,7 @@ TEST(Packing, FixedOffsetsAreKept) {
     // What was found once stays possible when some of it is pinned, shifted by a constant.
     for (size_t i = 0; i < buffers.size(); i += 3)
       if (Meet(buffers[i], buffers[i])) buffers[i].fixed_offset = before.offsets[i] + 16;
-    const Packing packing = Pack(buffers);
-    RequireSound(buffers, packing);
+    const Packing packing = PackSound(buffers);
     for (const Buffer& b : buffers)
       EXPECT_LE(b.fixed_offset.value_or(0) + (b.fixed_offset ? b.size : 0), packing.lower_bound);
   }
@@ -266,8 +234,7 @@ TEST(Packing, RepeatedLayersReachTheBound) {
     for (const auto& [size, first, last] : layer)
       buffers.push_back(Make(size, l * 30 + first, l * 30 + last, 64));
   for (int64_t i = 0; i < 4; ++i) buffers.push_back(Make(640, 0, 1800, 64));
-  const Packing packing = Pack(buffers);
-  RequireSound(buffers, packing);
+  const Packing packing = PackSound(buffers);
   EXPECT_TRUE(packing.proved_optimal) << packing.peak << " over " << packing.lower_bound;
 }
 
@@ -289,8 +256,7 @@ TEST(Packing, RandomProblemsOfEveryKindAreSound) {
         b.last = b.first + 1 + random() % 5;
       }
     }
-    const Packing packing = Pack(buffers, {.work_limit = 2'000'000});
-    RequireSound(buffers, packing);
+    const Packing packing = PackSound(buffers, {.work_limit = 2'000'000});
     EXPECT_LE(PackingLowerBound(buffers), packing.lower_bound);
   }
 }
