@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "providers/cpu/kernels/families.h"
+#include "providers/cpu/kernels/tensor_families.h"
 #include "providers/provider.h"
 
 namespace ullage::providers {
@@ -37,6 +38,18 @@ class Cpu final : public Provider {
     cpu::RegisterClip(registry_);
     cpu::RegisterExactMatMul(registry_);
     cpu::RegisterQuantizeLinear(registry_);
+    cpu::RegisterConv(registry_);
+    cpu::RegisterConvTranspose(registry_);
+    cpu::RegisterRecurrent(registry_);
+    cpu::RegisterEmbedNorm(registry_);
+    cpu::RegisterPool(registry_);
+    cpu::RegisterChannelNorm(registry_);
+    cpu::RegisterResize(registry_);
+    cpu::RegisterImages(registry_);
+    cpu::RegisterDetection(registry_);
+    cpu::RegisterSignals(registry_);
+    cpu::RegisterRearrange(registry_);
+    cpu::RegisterLosses(registry_);
   }
   std::string_view name() const override { return "cpu"; }
   std::vector<DeviceInfo> devices() const override {
