@@ -6,12 +6,14 @@
 
 #include "gguf/hyperparameters.h"
 #include "gguf/test_writer.h"
+#include "graph/node_named.h"
 
 namespace ullage::gguf {
 namespace {
 
 using graph::Graph;
 using graph::Node;
+using test::NodeNamed;
 
 std::shared_ptr<Graph> Import(const TestModel& m, ImportOptions options = {}) {
   return ImportGguf(m.Build(options.require_data).Parse(options.require_data), options);
@@ -22,12 +24,6 @@ Hyperparameters Read(const TestModel& m) {
 
 void ExpectRefused(Code code, const TestModel& m, const std::vector<std::string>& parts) {
   ExpectError(code, parts, [&] { Import(m); });
-}
-
-const Node& NodeNamed(const Graph& g, const std::string& name) {
-  for (graph::NodeId id : g.Order())
-    if (g.node(id).name == name) return g.node(id);
-  throw std::runtime_error("no node " + name);
 }
 
 std::vector<std::string> Names(const Graph& g) {

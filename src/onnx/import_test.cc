@@ -18,13 +18,8 @@ using test::Import;
 using test::ModelMsg;
 using test::ModelPath;
 using test::NodeMsg;
+using test::NodeNamed;
 using test::Writer;
-
-const Node& NodeNamed(const Graph& g, std::string_view name) {
-  for (size_t i = 0; i < g.node_slots(); ++i)
-    if (g.node(static_cast<graph::NodeId>(i)).name == name) return g.node(static_cast<graph::NodeId>(i));
-  throw std::runtime_error("no node " + std::string(name));
-}
 
 const graph::Value& ValueNamed(const Graph& g, std::string_view name) {
   return g.value(g.FindValue(name));

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/read_file.h"
 #include "core/temp_folder.h"
+#include "graph/node_named.h"
 #include "onnx/import.h"
 
 namespace ullage::onnx::test {
@@ -138,6 +139,7 @@ inline std::string ModelPath(const std::string& file) {
   return std::string(ULLAGE_SOURCE_DIR) + "/tests/onnx/models/" + file;
 }
 
+using ullage::test::NodeNamed;
 using ullage::test::TempFolder;
 
 }  // namespace ullage::onnx::test

@@ -8,16 +8,6 @@
 namespace ullage::llm::jinja {
 namespace {
 
-bool IsSafe(const Value& v) {
-  return v.as<StringObject>().safe;
-}
-
-const std::string& TextArg(const char* function, const Value& v) {
-  if (v.undefined()) FailUndefined(v);
-  if (!v.string()) Fail(function, "() argument must be str, not ", TypeName(v));
-  return Text(v);
-}
-
 /// An argument put into markup: escaped unless it is markup.
 std::string Inserted(Runtime& rt, const Value& self, const char* function, const Value& v) {
   if (!IsSafe(self)) return TextArg(function, v);

@@ -7,16 +7,6 @@
 namespace ullage::llm::jinja {
 namespace {
 
-bool IsSafe(const Value& v) {
-  return v.as<StringObject>().safe;
-}
-
-const std::string& TextArg(const char* function, const Value& v) {
-  if (v.undefined()) FailUndefined(v);
-  if (!v.string()) Fail(function, "() argument must be str, not ", TypeName(v));
-  return Text(v);
-}
-
 /// The part of the text that optional code point bounds leave.
 struct Window {
   Window(Runtime& rt, const Value& self, const Value& start_arg, const Value& end_arg) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "llm/tokenizer/merge_queue.h"
 #include "llm/tokenizer/unicode.h"
 
 namespace ullage::llm {
@@ -204,7 +205,7 @@ void MergeFew(const MergeTable& merges, std::vector<ModelScratch::Symbol>& symbo
     for (size_t i = 1; i + 1 < n; ++i) {
       if (symbols[i].rank < symbols[best].rank) best = i;
     }
-    if (symbols[best].rank == MergeTable::kNoRank) break;
+    if (symbols[best].rank == kNoRank) break;
     symbols[best].id = symbols[best].merged;
     symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
     --n;
@@ -223,46 +224,22 @@ void MergeSymbols(const MergeTable& merges, ModelScratch& scratch, std::vector<T
     for (const auto& s : symbols) ids.push_back(s.id);
     return;
   }
-  auto& heap = scratch.heap;  // rank in the upper half, place in the lower
-  heap.clear();
-  const auto rate = [&](int32_t i) {
-    auto& s = symbols[static_cast<size_t>(i)];
-    s.rank = MergeTable::kNoRank;
-    if (s.next < 0) return false;
-    const MergeTable::Merge merge = merges.Find(s.id, symbols[static_cast<size_t>(s.next)].id);
-    s.rank = merge.rank;
-    s.merged = merge.merged;
-    return merge.rank != MergeTable::kNoRank;
-  };
-  const auto entry = [&](int32_t i) {
-    return (static_cast<uint64_t>(symbols[static_cast<size_t>(i)].rank) << 32) | static_cast<uint32_t>(i);
-  };
-  const auto push = [&](int32_t i) {
-    heap.push_back(entry(i));
-    std::push_heap(heap.begin(), heap.end(), std::greater<>());
-  };
   for (int32_t i = 0; i < n; ++i) {
     symbols[static_cast<size_t>(i)].prev = i - 1;
     symbols[static_cast<size_t>(i)].next = i + 1 < n ? i + 1 : -1;
-    if (rate(i)) heap.push_back(entry(i));
   }
-  std::make_heap(heap.begin(), heap.end(), std::greater<>());
-  while (!heap.empty()) {
-    const uint64_t top = heap.front();
-    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
-    heap.pop_back();
-    const auto at = static_cast<int32_t>(static_cast<uint32_t>(top));
-    auto& s = symbols[static_cast<size_t>(at)];
-    if (s.rank != top >> 32) continue;  // the pair has changed since
-    auto& right = symbols[static_cast<size_t>(s.next)];
-    s.id = s.merged;
-    s.next = right.next;
-    right.rank = MergeTable::kNoRank;
+  const auto rate = [&](int32_t i) {
+    auto& s = symbols[static_cast<size_t>(i)];
+    s.rank = kNoRank;
+    if (s.next < 0) return;
+    const MergeTable::Merge merge = merges.Find(s.id, symbols[static_cast<size_t>(s.next)].id);
+    s.rank = merge.rank;
+    s.merged = merge.merged;
+  };
+  MergeByRank(scratch, rate, [](ModelScratch::Symbol& left, ModelScratch::Symbol& right) {
+    left.id = left.merged;
     right.id = kNoToken;
-    if (s.next >= 0) symbols[static_cast<size_t>(s.next)].prev = at;
-    if (rate(at)) push(at);
-    if (s.prev >= 0 && rate(s.prev)) push(s.prev);
-  }
+  });
   for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next)
     ids.push_back(symbols[static_cast<size_t>(i)].id);
 }

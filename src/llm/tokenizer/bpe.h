@@ -15,7 +15,6 @@ class MergeTable {
     uint32_t rank;
     TokenId merged;
   };
-  static constexpr uint32_t kNoRank = 0xFFFFFFFF;
 
   void Reserve(size_t merges);
   /// A pair that is present already gets the new rank.
@@ -129,15 +128,14 @@ class ScoreBpeModel final : public Model {
   void Encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const override;
 
  private:
-  static constexpr uint32_t kNoMerge = 0xFFFFFFFF;
-  void TryMerge(std::string_view piece, ModelScratch& scratch, int32_t left) const;
+  void RatePair(std::string_view piece, ModelScratch& scratch, int32_t left) const;
   void Emit(std::string_view piece, uint32_t begin, uint32_t end, ModelScratch& scratch,
             std::vector<TokenId>& out, bool& unknown_before) const;
 
   Options options_;
   std::vector<PieceType> types_;
   std::vector<uint32_t>
-      order_;  // per id: place among the scores, 0 is the highest; kNoMerge for pieces never merged to
+      order_;  // per id: place among the scores, 0 is the highest; kNoRank for pieces never merged to
   std::array<TokenId, 256> byte_tokens_;
   TokenTrie whole_;
 };

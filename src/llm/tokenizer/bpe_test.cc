@@ -83,7 +83,7 @@ TEST(Bpe, BadMerges) {
 Ids Reference(Ids ids, const MergeTable& merges) {
   for (;;) {
     size_t best = ids.size();
-    uint32_t rank = MergeTable::kNoRank;
+    uint32_t rank = kNoRank;
     for (size_t i = 0; i + 1 < ids.size(); ++i) {
       const uint32_t r = merges.Find(ids[i], ids[i + 1]).rank;
       if (r < rank) {

@@ -31,6 +31,9 @@ class PieceCache {
   std::vector<Entry> slots_;
 };
 
+/// Rank of pairs that do not merge.
+inline constexpr uint32_t kNoRank = 0xFFFFFFFF;
+
 /// Buffers that Encode reuses; one per thread at a time. They keep the size of the longest piece seen.
 struct ModelScratch {
   struct Symbol {

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "llm/tokenizer/bpe.h"
+#include "llm/tokenizer/merge_queue.h"
 #include "llm/tokenizer/unicode.h"
 
 namespace ullage::llm {
@@ -12,7 +13,7 @@ ScoreBpeModel::ScoreBpeModel(TokenTable tokens, const std::vector<float>& scores
     : Model(std::move(tokens)),
       options_(options),
       types_(std::move(types)),
-      order_(tokens_.id_limit(), kNoMerge),
+      order_(tokens_.id_limit(), kNoRank),
       byte_tokens_(ByteTokens(tokens_)) {
   std::vector<TokenId> ids;
   std::vector<std::pair<std::string, int32_t>> whole;
@@ -34,59 +35,37 @@ ScoreBpeModel::ScoreBpeModel(TokenTable tokens, const std::vector<float>& scores
   }
 }
 
-void ScoreBpeModel::TryMerge(std::string_view piece, ModelScratch& scratch, int32_t left) const {
+void ScoreBpeModel::RatePair(std::string_view piece, ModelScratch& scratch, int32_t left) const {
   auto& s = scratch.symbols[static_cast<size_t>(left)];
-  s.rank = kNoMerge;
+  s.rank = kNoRank;
   if (s.next < 0) return;
   const auto& right = scratch.symbols[static_cast<size_t>(s.next)];
   // A symbol that was cut out whole carries its id and merges with nothing.
   if (s.id != kNoToken || right.id != kNoToken || right.end - s.begin > tokens_.max_bytes()) return;
   const TokenId merged = tokens_.Find(piece.substr(s.begin, right.end - s.begin));
-  if (merged == kNoToken || order_[static_cast<size_t>(merged)] == kNoMerge) return;
+  if (merged == kNoToken || order_[static_cast<size_t>(merged)] == kNoRank) return;
   s.rank = order_[static_cast<size_t>(merged)];
   s.merged = merged;
   if (types_[static_cast<size_t>(merged)] == PieceType::kUnused) scratch.halves[merged] = s.end - s.begin;
-  scratch.heap.push_back((static_cast<uint64_t>(s.rank) << 32) | static_cast<uint32_t>(left));
 }
 
 void ScoreBpeModel::Encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const {
   auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
   symbols.clear();
-  heap.clear();
   scratch.halves.clear();
   for (size_t pos = 0; pos < piece.size();) {
     const TokenTrie::Match match = whole_.Longest(piece, pos);
     const size_t length = match.length > 0 ? match.length : Utf8Length(piece[pos]);
     const auto i = static_cast<int32_t>(symbols.size());
     const TokenId id = match.length > 0 ? match.value : kNoToken;
-    symbols.push_back({id, i - 1, i + 1, kNoMerge, kNoToken, static_cast<uint32_t>(pos),
+    symbols.push_back({id, i - 1, i + 1, kNoRank, kNoToken, static_cast<uint32_t>(pos),
                        static_cast<uint32_t>(pos + length)});
     pos += length;
   }
   symbols.back().next = -1;
-  for (size_t i = 0; i < symbols.size(); ++i) TryMerge(piece, scratch, static_cast<int32_t>(i));
-  std::make_heap(heap.begin(), heap.end(), std::greater<>());
-  const auto rate = [&](int32_t i) {
-    const size_t before = heap.size();
-    TryMerge(piece, scratch, i);
-    if (heap.size() > before) std::push_heap(heap.begin(), heap.end(), std::greater<>());
-  };
-  while (!heap.empty()) {
-    const uint64_t top = heap.front();
-    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
-    heap.pop_back();
-    const auto at = static_cast<int32_t>(static_cast<uint32_t>(top));
-    auto& s = symbols[static_cast<size_t>(at)];
-    if (s.rank != top >> 32) continue;  // the pair has changed since
-    auto& right = symbols[static_cast<size_t>(s.next)];
-    s.end = right.end;
-    s.next = right.next;
-    right.rank = kNoMerge;
-    if (s.next >= 0) symbols[static_cast<size_t>(s.next)].prev = at;
-    rate(at);
-    if (s.prev >= 0) rate(s.prev);
-  }
+  MergeByRank(
+      scratch, [&](int32_t i) { RatePair(piece, scratch, i); },
+      [](ModelScratch::Symbol& left, ModelScratch::Symbol& right) { left.end = right.end; });
   bool unknown_before = false;
   for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next) {
     const auto& s = symbols[static_cast<size_t>(i)];
