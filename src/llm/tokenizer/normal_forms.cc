@@ -59,6 +59,23 @@ void Reorder(std::vector<utf8proc_int32_t>& points) {
   }
 }
 
+/// Canonical composition of decomposed, ordered text.
+void Compose(std::vector<utf8proc_int32_t>& points) {
+  // Hangul syllables have no trailing consonant U+11A7, yet utf8proc joins it to them, and so drops it.
+  // Nothing composes with it: the text is cut there.
+  constexpr utf8proc_int32_t kBeforeTrailing = 0x11A7;
+  auto written = points.begin();
+  for (auto begin = points.begin(); begin != points.end();) {
+    const auto end = std::find(begin + 1, points.end(), kBeforeTrailing);
+    const utf8proc_ssize_t size = utf8proc_normalize_utf32(
+        &*begin, end - begin, static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+    if (size < 0) Throw(Code::kRuntime, "Unicode composition failed: ", utf8proc_errmsg(size));
+    written = std::copy(begin, begin + size, written);
+    begin = end;
+  }
+  points.erase(written, points.end());
+}
+
 /// True for characters that every form leaves alone and that combine with no neighbour, so that a text may be
 /// cut before and after them: ASCII without letters and `<=>`, ideographs and the like, emoji, U+2581.
 bool Boundary(char32_t c) {
@@ -105,14 +122,8 @@ std::string Normalized(std::string_view text, NormalForm form) {
       pos = next;
     }
     Reorder(points);
-    auto size = static_cast<utf8proc_ssize_t>(points.size());
-    if (compose) {
-      size = utf8proc_normalize_utf32(points.data(), size,
-                                      static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
-      if (size < 0) Throw(Code::kRuntime, "Unicode composition failed: ", utf8proc_errmsg(size));
-    }
-    for (utf8proc_ssize_t i = 0; i < size; ++i)
-      AppendUtf8(out, static_cast<char32_t>(points[static_cast<size_t>(i)]));
+    if (compose) Compose(points);
+    for (const utf8proc_int32_t c : points) AppendUtf8(out, static_cast<char32_t>(c));
   }
   return out;
 }
