@@ -148,6 +148,30 @@ TEST(ThreadTeam, ExceptionsReachTheCaller) {
   EXPECT_EQ(sum, 1);
 }
 
+TEST(ThreadTeam, SeveralCallersDoNotWaitForOneAnother) {
+  ThreadTeam team(2);
+  // A loop that cannot end before the other caller's loop has run.
+  std::atomic<bool> begun{false}, other_done{false};
+  std::thread other([&] {
+    while (!begun) std::this_thread::yield();
+    std::vector<int> counts(100);
+    team.Run(100, [&](int64_t t, int worker) {
+      EXPECT_EQ(worker, 0);
+      ++counts[static_cast<size_t>(t)];
+    });
+    for (int c : counts) EXPECT_EQ(c, 1);
+    other_done = true;
+  });
+  team.Run(2, [&](int64_t, int) {
+    begun = true;
+    while (!other_done) std::this_thread::yield();
+  });
+  other.join();
+  std::atomic<int> inner{0};
+  team.Run(4, [&](int64_t, int) { team.Run(3, [&](int64_t, int) { ++inner; }); });
+  EXPECT_EQ(inner.load(), 12);
+}
+
 TEST(ThreadTeam, WorkersWakeUpAfterALongPause) {
   ThreadTeam team(2);
   for (int round = 0; round < 3; ++round) {

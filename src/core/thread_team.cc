@@ -39,26 +39,35 @@ ThreadTeam::~ThreadTeam() {
 }
 
 void ThreadTeam::RunErased(int64_t tasks, TaskFn fn, const void* context) {
+  // running_: 0 when the team is free; otherwise 1 for the caller that has it, and 1 for each worker at work.
+  int free = 0;
+  const int busy = static_cast<int>(threads_.size()) + 1;
+  if (!running_.compare_exchange_strong(free, busy, std::memory_order_acquire, std::memory_order_relaxed)) {
+    for (int64_t i = 0; i < tasks; ++i) fn(context, i, 0);
+    return;
+  }
   fn_ = fn;
   context_ = context;
   tasks_ = tasks;
   next_.store(0, std::memory_order_relaxed);
-  running_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();
   Work(0);
-  for (int spin = 0; running_.load(std::memory_order_acquire) != 0; ++spin) {
+  for (int spin = 0; running_.load(std::memory_order_acquire) != 1; ++spin) {
     if (spin < kSpins) {
       Pause();
     } else {
       const int left = running_.load(std::memory_order_acquire);
-      if (left != 0) running_.wait(left, std::memory_order_acquire);
+      if (left != 1) running_.wait(left, std::memory_order_acquire);
     }
   }
+  std::exception_ptr error;
   if (failed_.load(std::memory_order_relaxed)) {
     failed_.store(false, std::memory_order_relaxed);
-    std::rethrow_exception(std::exchange(error_, nullptr));
+    error = std::exchange(error_, nullptr);
   }
+  running_.store(0, std::memory_order_release);
+  if (error) std::rethrow_exception(error);
 }
 
 void ThreadTeam::Work(int worker) {
@@ -87,7 +96,7 @@ void ThreadTeam::Loop(int worker) {
     ++seen;
     if (stop_.load()) return;
     Work(worker);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 2) running_.notify_one();
   }
 }
 

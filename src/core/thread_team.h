@@ -12,9 +12,9 @@ namespace ullage {
 /// N workers: the caller of Run() is worker 0, the others wait, first spinning for a short while, then
 /// asleep.
 ///
-/// Tasks are handed out by a shared counter, so a core that is busy with something else only takes fewer of
-/// them. Which worker does a task must never matter for the result: kernels cut their work by fixed sizes,
-/// not by size(), and therefore give the same bits for any number of threads. Run() allocates nothing.
+/// A shared counter hands out the tasks; which worker does one must never matter for the result: kernels cut
+/// their work by fixed sizes, not by size(). While the workers serve the loop of one caller, other callers do
+/// their own tasks themselves, as worker 0: nobody waits for somebody else's loop. Run() allocates nothing.
 class ThreadTeam {
  public:
   /// `threads` >= 1; starts threads-1 of them.
@@ -26,7 +26,7 @@ class ThreadTeam {
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
   /// Calls fn(task, worker) for every task in [0, tasks), worker in [0, size()), and returns when all are
-  /// done. One caller at a time; not from inside a task. The first exception of a task is thrown again here.
+  /// done. Thread-safe, also from inside a task. The first exception of a task is thrown again here.
   template <class Fn>
   void Run(int64_t tasks, const Fn& fn) {
     if (tasks <= 0) return;

@@ -134,6 +134,7 @@ std::unique_ptr<Decoder> Decoder::Create(const ModelSource& source, const Decode
 
   session::SessionSpec spec;
   spec.model_name = source.name;
+  spec.model_folder = source.folder;
   spec.graph = graph;
   spec.options = options.options;
   if (!spec.options.Has("session.pre_allocate_execution_buffers"))
@@ -153,6 +154,7 @@ std::unique_ptr<Decoder> Decoder::Create(const ModelSource& source, const Decode
   spec.input_facts = profile(d->chunk_);
   d->single_profile_ = d->chunk_ == 1;
   d->session_ = session::Session::Create(std::move(spec));
+  if (!options.plan_only) d->execution_ = d->session_->Acquire();
   d->logits_index_ = d->session_->OutputIndex(d->logits_name_);
   d->tokens_.reserve(static_cast<size_t>(d->context_));
   d->replay_.reserve(static_cast<size_t>(d->context_));
@@ -261,7 +263,6 @@ void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph, co
   }
   if (!left.empty()) fail("nothing is known to feed the inputs ", left);
   if (states_.empty()) fail("the graph keeps no past (no past_key_values inputs)");
-  views_.resize(inputs_.size());
   // The vocabulary: last dimension of the logits, as proved for a run of one token.
   ops::SymbolTable table;
   const auto facts = shapes::Propagate(graph, Facts(graph, table, 1), {}, table);
@@ -362,7 +363,7 @@ void Decoder::Run(std::span<const int32_t> ids, const std::atomic<bool>* stop) {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     Input& in = inputs_[i];
     if (in.role == Role::kState) continue;
-    TensorView& view = views_[i];
+    TensorView& view = execution_.inputs()[i];
     view.dtype = in.dtype;
     view.data = in.data.data();
     const auto scalar = [&](int64_t n) {
@@ -406,12 +407,12 @@ void Decoder::Run(std::span<const int32_t> ids, const std::atomic<bool>* stop) {
         break;
     }
   }
-  session_->Run(fresh == 1 && !single_profile_ ? 1 : 0, views_, stop);
+  execution_.Run(fresh == 1 && !single_profile_ ? 1 : 0, stop);
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
 }
 
 int64_t Decoder::logit_rows() const {
-  const TensorView& out = session_->output(logits_index_);
+  const TensorView& out = execution_.output(logits_index_);
   return vocabulary_ > 0 ? out.shape.elements() / vocabulary_ : 0;
 }
 
@@ -434,7 +435,7 @@ void ToFloat(const TensorView& view, int64_t first, int64_t count, float* out) {
 }  // namespace
 
 std::span<const float> Decoder::logits() {
-  const TensorView& out = session_->output(logits_index_);
+  const TensorView& out = execution_.output(logits_index_);
   const int64_t first = (logit_rows() - 1) * vocabulary_;
   if (out.dtype == DType::kFloat) return {out.as<float>() + first, static_cast<size_t>(vocabulary_)};
   ToFloat(out, first, vocabulary_, row_.data());
@@ -442,7 +443,7 @@ std::span<const float> Decoder::logits() {
 }
 
 void Decoder::CopyLogits(float* out) {
-  const TensorView& view = session_->output(logits_index_);
+  const TensorView& view = execution_.output(logits_index_);
   ToFloat(view, 0, view.shape.elements(), out);
 }
 

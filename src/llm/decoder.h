@@ -90,9 +90,9 @@ class Decoder {
                                      int64_t most_new) const;
 
   std::unique_ptr<session::Session> session_;
+  session::Execution execution_;
   std::vector<Input> inputs_;
   std::vector<session::StateSpec> states_;
-  std::vector<TensorView> views_;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> replay_;
   std::vector<float> row_;

@@ -118,6 +118,8 @@ class HostRegion {
   /// Whole pages that the region holds, alignment slack included.
   size_t mapped_bytes() const { return mapped_bytes_; }
   bool locked() const { return locked_; }
+  /// Locks the pages in memory where the system permits it. Returns locked().
+  bool TryLock();
 
  private:
   void Release() noexcept;

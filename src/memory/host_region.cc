@@ -125,6 +125,11 @@ HostRegion::HostRegion(size_t bytes, const RegionOptions& options) {
     for (size_t i = 0; i < mapped_bytes_; i += page) const_cast<volatile std::byte*>(data_)[i] = std::byte{0};
 }
 
+bool HostRegion::TryLock() {
+  if (mapping_ != nullptr && !locked_) locked_ = mlock(mapping_, mapped_bytes_) == 0;
+  return locked_;
+}
+
 HostRegion::~HostRegion() {
   Release();
 }

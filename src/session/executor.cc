@@ -1,13 +1,17 @@
-#include <chrono>
+#include <algorithm>
 #include <cstring>
 
+#include "core/checked.h"
 #include "core/error.h"
 #include "session/frame.h"
+#include "session/run_stats.h"
 
 namespace ullage::session {
 
 using graph::kNone;
 using graph::ValueId;
+
+constexpr size_t kValueAlignment = 64;
 
 /// What a kernel sees of its step.
 class StepContext final : public kernels::KernelContext {
@@ -36,32 +40,78 @@ class StepContext final : public kernels::KernelContext {
     frame_.SetShape(v, shape);
   }
   void* GetPreallocatedWorkspace(int slot, size_t* bytes) override {
+    for (const Slot& s : slots_)
+      if (s.id == slot) {
+        if (bytes) *bytes = s.bytes;
+        return s.memory.get();
+      }
     const auto found = frame_.plan_->workspace.GetOffset(static_cast<int64_t>(index_), slot);
     if (bytes) *bytes = found ? found->size : 0;
     return found ? frame_.arena_ + frame_.plan_->workspace_shift + found->offset : nullptr;
   }
   void* GetScratchBuffer(size_t bytes, size_t alignment) override {
-    scratch_bytes_ += static_cast<int64_t>(bytes);
-    if (!executor_.allow_allocation_)
+    if (!executor_.arena_)
       Throw(Code::kRuntime, "a kernel wants ", bytes, " bytes of scratch that it did not declare");
-    scratch_.push_back(std::make_unique<std::byte[]>(bytes + alignment));
-    const auto p = reinterpret_cast<uintptr_t>(scratch_.back().get());
-    return reinterpret_cast<void*>((p + alignment - 1) / alignment * alignment);
+    Count(bytes, alignment);
+    scratch_.push_back(Take(bytes, alignment));
+    return scratch_.back().get();
   }
   const std::byte* prepacked(int index) const override {
     return executor_.prepacked_.blocks[static_cast<size_t>(step_.prepacked[static_cast<size_t>(index)])];
   }
   ThreadTeam& threads() override { return executor_.threads_; }
 
-  int64_t scratch_bytes() const { return scratch_bytes_; }
+  /// Declares the workspace for the shapes at hand. With `take`, the slots come from the arena; without, they
+  /// are counted only.
+  void DeclareNow(bool take) {
+    std::vector<ops::ValueFacts> in, out;
+    const auto facts = [&](const std::vector<ValueId>& values, std::vector<ops::ValueFacts>* list) {
+      for (ValueId v : values) {
+        ops::ValueFacts f;
+        if (v != kNone) {
+          f.dtype = frame_.value(v).dtype;
+          f.shape = frame_.shapes_[static_cast<size_t>(v)];
+        }
+        list->push_back(std::move(f));
+      }
+    };
+    facts(step_.inputs, &in);
+    facts(step_.outputs, &out);
+    std::vector<memory::WorkspaceRequirement> needs;
+    step_.kernel->DeclareWorkspaceRequirements({in, out, executor_.threads_.size()}, needs);
+    for (const auto& need : needs) {
+      if (need.status != memory::WorkspaceStatus::kKnown || need.size_bytes == 0) continue;
+      const size_t alignment = need.alignment ? need.alignment : memory::kDefaultWorkspaceAlignment;
+      Count(need.size_bytes, alignment);
+      if (take) slots_.push_back({need.slot_id, need.size_bytes, Take(need.size_bytes, alignment)});
+    }
+  }
+  int64_t temp_sum() const { return temp_sum_; }
+  int64_t temp_peak() const { return temp_peak_; }
 
  private:
+  struct Slot {
+    int id;
+    size_t bytes;
+    ArenaBlock memory;
+  };
+
+  ArenaBlock Take(size_t bytes, size_t alignment) {
+    memory::Allocator* const arena = executor_.arena_;
+    return {arena->Allocate(bytes, alignment, memory::Tag::kWorkspace), FreeTo{arena}};
+  }
+  void Count(size_t bytes, size_t alignment) {
+    temp_sum_ += static_cast<int64_t>(bytes);
+    temp_peak_ += static_cast<int64_t>(AlignUp(bytes, alignment));
+  }
+
   Executor& executor_;
   Frame& frame_;
   const Step& step_;
   size_t index_;
-  std::vector<std::unique_ptr<std::byte[]>> scratch_;
-  int64_t scratch_bytes_ = 0;
+  std::vector<Slot> slots_;          // of this call only
+  std::vector<ArenaBlock> scratch_;  // of this call only
+  int64_t temp_sum_ = 0, temp_peak_ = 0;
 };
 
 void Executor::Run(Frame& frame, const std::atomic<bool>* stop) {
@@ -69,6 +119,7 @@ void Executor::Run(Frame& frame, const std::atomic<bool>* stop) {
   for (size_t s = 0; s < steps; ++s) {
     if (stop && stop->load(std::memory_order_relaxed)) throw Error(Code::kInterrupted, "interrupted");
     RunStep(frame, s);
+    for (ValueId v : frame.plan_->last_reads[s]) frame.Drop(v);
   }
 }
 
@@ -76,21 +127,9 @@ void Executor::RunStep(Frame& frame, size_t index) {
   const Step& step = frame.program().steps()[index];
   try {
     switch (step.kind) {
-      case Step::Kind::kKernel: {
-        InferShapes(frame, index);
-        StepContext context(*this, frame, index);
-        if (stats) {
-          const auto start = std::chrono::steady_clock::now();
-          step.kernel->Compute(context);
-          auto& s = (*stats)[index];
-          ++s.calls;
-          s.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-          s.scratch_bytes += context.scratch_bytes();
-        } else {
-          step.kernel->Compute(context);
-        }
+      case Step::Kind::kKernel:
+        RunKernel(frame, index);
         break;
-      }
       case Step::Kind::kView:
         RunView(frame, index);
         break;
@@ -107,12 +146,22 @@ void Executor::RunStep(Frame& frame, size_t index) {
         RunScan(frame, index);
         break;
     }
+    if (stats && step.kind != Step::Kind::kKernel) stats->Record(frame, index, 0, 0);
   } catch (const Error& error) {
     const graph::Node& node = frame.program().graph().node(step.node);
     if (error.message().find(node.name) != std::string::npos || error.code() == Code::kInterrupted) throw;
     throw Error(error.code(), StrCat("node ", node.name, " (", node.OpName(), "): ", error.message()),
                 error.details_json());
   }
+}
+
+void Executor::RunKernel(Frame& frame, size_t index) {
+  InferShapes(frame, index);
+  StepContext context(*this, frame, index);
+  const bool open = frame.plan_->open_workspace[index] != 0;
+  if (open || stats) context.DeclareNow(open);
+  frame.program().steps()[index].kernel->Compute(context);
+  if (stats) stats->Record(frame, index, context.temp_sum(), context.temp_peak());
 }
 
 void Executor::InferShapes(Frame& frame, size_t index) {
@@ -181,17 +230,13 @@ void Executor::Place(Frame& frame, ValueId v, const graph::Node& node) {
             frame.plan_->bytes[i]);
     return;
   }
-  if (!allow_allocation_)
+  if (!arena_)
     Throw(Code::kRuntime, "node ", node.name, ": the size of ", frame.program().graph().value(v).name,
           " is not bounded");
-  for (auto& d : frame.dynamic_)
-    if (d.value == v) {
-      d.memory = std::make_unique<std::byte[]>(static_cast<size_t>(bytes) + 1);
-      view.data = d.memory.get();
-      return;
-    }
-  frame.dynamic_.push_back({v, std::make_unique<std::byte[]>(static_cast<size_t>(bytes) + 1)});
-  view.data = frame.dynamic_.back().memory.get();
+  frame.Drop(v);
+  const size_t wanted = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  view.data = arena_->Allocate(wanted, kValueAlignment, memory::Tag::kActivations);
+  frame.dynamic_.push_back({v, ArenaBlock(view.data, FreeTo{arena_})});
 }
 
 void Executor::RunView(Frame& frame, size_t index) {
@@ -236,10 +281,7 @@ Frame& Executor::RunBody(Frame& frame, size_t index, size_t b) {
     for (ValueId v : node.captures)
       if (outer.value(v).name == inner.capture_names[c])
         body.SetExternal(inner.capture_values[c], frame.value(v));
-  auto* const outer_stats = stats;
-  stats = nullptr;
   Run(body);
-  stats = outer_stats;
   return body;
 }
 

@@ -73,7 +73,17 @@ void Frame::ClearExternal(ValueId v) {
                   : nullptr;
 }
 
-void Frame::ReleaseDynamic() {
+void Frame::Drop(ValueId v) noexcept {
+  for (auto& d : dynamic_)
+    if (d.value == v) {
+      value(v).data = nullptr;
+      d = std::move(dynamic_.back());
+      dynamic_.pop_back();
+      return;
+    }
+}
+
+void Frame::ReleaseDynamic() noexcept {
   for (auto& d : dynamic_) value(d.value).data = nullptr;
   dynamic_.clear();
   for (auto& step : bodies_)

@@ -8,16 +8,26 @@
 #include <atomic>
 
 #include "core/thread_team.h"
+#include "memory/allocator.h"
 #include "session/plan.h"
 #include "session/program.h"
 #include "session/run_shapes.h"
 
 namespace ullage::session {
 
+/// Gives memory back to the allocator that it came from.
+struct FreeTo {
+  memory::Allocator* allocator = nullptr;
+  void operator()(void* p) const { allocator->Free(p); }
+};
+using ArenaBlock = std::unique_ptr<void, FreeTo>;
+
 /// Blocks of prepacked weights, by index.
 struct PrepackedBlocks {
   std::vector<const std::byte*> blocks;
 };
+
+class RunStats;
 
 /// State of one run of one program (and, nested, of its sub-graphs). One frame serves one run at a time and
 /// is used again; once made for every profile it allocates nothing, unless the plan has unbounded values.
@@ -39,15 +49,17 @@ class Frame {
   /// Forgets that an output goes to given memory.
   void ClearExternal(graph::ValueId v);
   /// Frees what values without a bound took in the last run.
-  void ReleaseDynamic();
+  void ReleaseDynamic() noexcept;
 
  private:
   friend class Executor;
   friend class StepContext;
   struct Dynamic {
     graph::ValueId value;
-    std::unique_ptr<std::byte[]> memory;
+    ArenaBlock memory;
   };
+  /// Frees what the value took.
+  void Drop(graph::ValueId v) noexcept;
 
   void SetShape(graph::ValueId v, const Shape& shape);
 
@@ -63,25 +75,18 @@ class Frame {
   std::vector<Dynamic> dynamic_;
 };
 
-/// Per node figures of a run, gathered when asked for.
-struct StepStats {
-  int64_t calls = 0;
-  double seconds = 0;
-  int64_t scratch_bytes = 0;
-};
-
 /// Runs a frame's steps in order. One executor per run at a time; holds no state between runs.
 class Executor {
  public:
-  Executor(ThreadTeam& threads, const PrepackedBlocks& prepacked, bool allow_allocation)
-      : threads_(threads), prepacked_(prepacked), allow_allocation_(allow_allocation) {}
+  /// `arena` serves what has no planned place; null where nothing may be allocated.
+  Executor(ThreadTeam& threads, const PrepackedBlocks& prepacked, memory::Allocator* arena)
+      : threads_(threads), prepacked_(prepacked), arena_(arena) {}
 
   /// All inputs and captures of the frame must be set. Throws what kernels and rules throw; an Error without
   /// the node's name gets it. `stop`, when given, is looked at between steps: kInterrupted.
   void Run(Frame& frame, const std::atomic<bool>* stop = nullptr);
-
-  /// When set, times every step of the outermost program.
-  std::vector<StepStats>* stats = nullptr;
+  /// When set, gathers what every step takes; see run_stats.h.
+  RunStats* stats = nullptr;
 
  private:
   friend class StepContext;
@@ -93,14 +98,15 @@ class Executor {
   void RunScan(Frame& frame, size_t index);
   void RunSelect(Frame& frame, size_t index);
   void RunView(Frame& frame, size_t index);
+  void RunKernel(Frame& frame, size_t index);
   /// Runs body `b` of the step; its frame's inputs must be set. Sets the captures.
   Frame& RunBody(Frame& frame, size_t index, size_t b);
-  /// Gives value v memory for its shape (arena, outside memory, or, where nothing bounds it, the heap).
+  /// Gives value v memory for its shape: planned, from outside, or, where nothing bounds it, from the arena.
   void Place(Frame& frame, graph::ValueId v, const graph::Node& node);
 
   ThreadTeam& threads_;
   const PrepackedBlocks& prepacked_;
-  bool allow_allocation_;
+  memory::Allocator* arena_;
   RunValues rule_values_;
   std::array<RunShapeContext::Result, RunShapeContext::kMaxOutputs> rule_results_;
 };

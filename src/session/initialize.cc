@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -27,6 +28,7 @@ struct Initializer {
   void PlanMemory();
   void CheckLimit();
   void Reserve();
+  void ReadRunOptions();
   void Prepack();
 
   /// All living programs' steps, bodies included.
@@ -49,6 +51,7 @@ std::unique_ptr<Session> Session::Create(SessionSpec spec) {
   init.PlanMemory();     // offsets for activations and workspaces, judged
   init.CheckLimit();     // does it fit?
   if (!session->spec_.plan_only) {
+    init.ReadRunOptions();
     init.Reserve();  // one region each for weights, caches and execution
     init.Prepack();  // weights into the layout that kernels read
   }
@@ -231,20 +234,29 @@ void Initializer::CheckLimit() {
   ThrowDoesNotFit(s, {});
 }
 
-namespace {
-
-/// Writes to every page, by the team: most of the time goes to the system, which clears them.
-void Touch(const memory::HostRegion& region, ThreadTeam& team) {
-  constexpr size_t kPage = 4096, kPiece = size_t{2} << 20;
-  const size_t bytes = region.mapped_bytes();
-  team.Run(static_cast<int64_t>(CeilDiv(bytes, kPiece)), [&](int64_t piece, int) {
-    const size_t first = static_cast<size_t>(piece) * kPiece;
-    for (size_t i = first; i < std::min(bytes, first + kPiece); i += kPage)
-      const_cast<volatile std::byte*>(region.data())[i] = std::byte{0};
-  });
+void Initializer::ReadRunOptions() {
+  const OptionBag& options = s.spec_.options;
+  const std::string devices = options.Str("memory.enable_memory_arena_shrinkage");
+  for (std::string_view left = devices; !left.empty();) {
+    const size_t end = std::min(left.find(';'), left.size());
+    const std::string_view device = left.substr(0, end);
+    if (device != "cpu:0" && device != "cpu")
+      Throw(Code::kUsage, "option memory.enable_memory_arena_shrinkage: expected \"cpu:0\", found \"", device,
+            "\"");
+    s.shrink_arena_ = !s.pre_allocated_;
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  const std::string file = options.Str("session.collect_node_memory_stats_to_file");
+  s.collect_stats_ = s.spec_.collect_node_stats || !file.empty();
+  if (file.empty()) return;
+  const std::string path = (std::filesystem::path(s.spec_.model_folder) / file).string();
+  try {
+    memory::WriteNodeStats(path, {}, false);  // now, rather than when all work is done
+  } catch (const Error& error) {
+    Throw(Code::kUsage, "option session.collect_node_memory_stats_to_file: ", error.message());
+  }
+  s.stats_path_ = path;
 }
-
-}  // namespace
 
 void Initializer::Reserve() {
   s.team_ = std::make_unique<ThreadTeam>(s.threads_);
@@ -262,15 +274,37 @@ void Initializer::Reserve() {
   s.allocator_->Charge(s.prepacked_bytes_, memory::Tag::kPrepacked);
   s.kv_region_ = memory::HostRegion(static_cast<size_t>(s.kv_bytes_), options);
   s.allocator_->Charge(s.kv_bytes_, memory::Tag::kKv);
-  s.arena_region_ = memory::HostRegion(static_cast<size_t>(s.arena_bytes_), options);
-  if (s.pre_allocated_)
-    for (const memory::HostRegion* region : {&s.kv_region_, &s.arena_region_}) Touch(*region, *s.team_);
-  const int64_t workspace = s.device_.tags[memory::Tag::kWorkspace];
+  const bool lock = s.pre_allocated_ && s.spec_.options.Bool("session.lock_execution_buffers");
+  if (s.pre_allocated_) MakeResident(s.kv_region_, *s.team_, lock);
+  for (const auto& e : s.spec_.extra) s.allocator_->Charge(e.bytes, e.tag);
+
+  FramePool::Spec frames;
+  frames.program = s.program_.get();
+  frames.team = s.team_.get();
+  frames.prepacked = &s.prepacked_;
+  frames.allocator = s.allocator_.get();
+  frames.resident = s.pre_allocated_;
+  frames.lock = lock;
   int64_t extra = 0;
   for (const auto& e : s.spec_.extra) extra += e.tag == memory::Tag::kWorkspace ? e.bytes : 0;
-  s.allocator_->Charge(workspace - extra, memory::Tag::kWorkspace);
-  s.allocator_->Charge(s.arena_bytes_ - (workspace - extra), memory::Tag::kActivations);
-  for (const auto& e : s.spec_.extra) s.allocator_->Charge(e.bytes, e.tag);
+  const int64_t workspace = s.device_.tags[memory::Tag::kWorkspace] - extra;
+  frames.bytes.Add(memory::Tag::kWorkspace, workspace);
+  frames.bytes.Add(memory::Tag::kActivations, s.arena_bytes_ - workspace);
+  frames.region = options;
+  frames.concurrency = s.pre_allocated_     ? Concurrency::kRefuse
+                       : !s.states_.empty() ? Concurrency::kWait
+                                            : Concurrency::kShare;
+  if (!s.pre_allocated_) {
+    memory::RegionOptions region;
+    region.huge_pages = options.huge_pages;
+    region.touch = false;
+    s.arena_ = std::make_unique<memory::BfcArena>(*s.allocator_,
+                                                  memory::ArenaOptions::From(s.spec_.options, "cpu"), region);
+  }
+  frames.dynamic = s.arena_.get();
+  frames.input_count = s.graph().inputs.size();
+  s.frames_ = std::make_unique<FramePool>(frames);
+  s.allocations_at_start_ = s.allocator_->allocations();
 }
 
 void Initializer::Prepack() {
@@ -279,8 +313,6 @@ void Initializer::Prepack() {
     block.step->kernel->Prepack(block.index, out, *s.team_);
     s.prepacked_.blocks.push_back(out);
   }
-  s.frame_ = std::make_unique<Frame>(*s.program_);
-  s.executor_ = std::make_unique<Executor>(*s.team_, s.prepacked_, !s.pre_allocated_);
   s.ResetStates();
 }
 

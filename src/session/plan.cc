@@ -21,6 +21,16 @@ void Shift(int64_t by, Plan* plan) {
     for (auto& body : bodies) Shift(by, body.get());
 }
 
+/// Whether the kernel's workspace can be declared before a Run.
+bool Bounded(const std::vector<ops::ValueFacts>& all) {
+  return std::all_of(all.begin(), all.end(), [](const ops::ValueFacts& f) {
+    if (f.dtype == DType::kUndefined) return true;  // left out
+    if (!f.shape.known_rank()) return false;
+    return std::all_of(f.shape.dims.begin(), f.shape.dims.begin() + f.shape.rank,
+                       [](const ops::Bound& d) { return d.bounded(); });
+  });
+}
+
 /// Bytes of the largest value within the facts; -1 when there is no bound.
 int64_t BytesUpper(const ops::ValueFacts& facts) {
   const int64_t elements = facts.shape.ElementsUpper();
@@ -38,6 +48,8 @@ std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts&
   plan->offsets.assign(n, Plan::kNoOffset);
   plan->bytes.assign(n, 0);
   plan->dtypes.assign(n, DType::kUndefined);
+  plan->last_reads.resize(program.steps().size());
+  plan->open_workspace.assign(program.steps().size(), 0);
   for (size_t i = 0; i < n; ++i) plan->dtypes[i] = facts.values[i].dtype;
   const auto steps = static_cast<int64_t>(program.steps().size());
 
@@ -73,6 +85,8 @@ std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts&
       const int64_t bytes = BytesUpper(facts.of(v));
       if (bytes < 0) {
         plan->unbounded.push_back(StrCat(graph.value(v).name, " (node ", graph.node(step.node).name, ")"));
+        if (last[static_cast<size_t>(v)] <= steps)
+          plan->last_reads[static_cast<size_t>(last[static_cast<size_t>(v)] - 1)].push_back(v);
         continue;
       }
       memory::Buffer b;
@@ -144,6 +158,10 @@ std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts&
     std::vector<ops::ValueFacts> in, out;
     for (ValueId v : step.inputs) in.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
     for (ValueId v : step.outputs) out.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
+    if (!Bounded(in) || !Bounded(out)) {
+      plan->open_workspace[static_cast<size_t>(s)] = 1;
+      continue;
+    }
     memory::NodeWorkspace w;
     w.node = s;
     w.step = s;

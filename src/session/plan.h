@@ -24,6 +24,11 @@ struct Plan {
   std::vector<DType> dtypes;
   memory::WorkspacePattern workspace;  ///< key: (step index, slot)
   int64_t workspace_shift = 0;         ///< added to the pattern's offsets (sub-graphs)
+  /// By step: values without a planned size that no later step reads. Empty when all sizes are bounded.
+  std::vector<std::vector<graph::ValueId>> last_reads;
+  /// By step: 1 where the workspace has no bound, so that it is declared anew, for the sizes at hand, in each
+  /// Run.
+  std::vector<uint8_t> open_workspace;
   /// By step, by body: the plan of the sub-graph, with offsets already shifted into this arena.
   std::vector<std::vector<std::unique_ptr<Plan>>> bodies;
 

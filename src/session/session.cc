@@ -1,15 +1,26 @@
 #include "session/session.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
+#include "session/run_stats.h"
 
 namespace ullage::session {
 
 using graph::ValueId;
 
-Session::~Session() = default;
+Session::~Session() {
+  if (stats_path_.empty()) return;
+  try {
+    memory::WriteNodeStats(stats_path_, node_stats_.table(),
+                           spec_.options.Bool("session.collect_node_memory_stats_live_peak"));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "ullage: %s\n", error.what());
+  }
+}
 
 std::vector<ProfilePlan> Session::profile_plans() const {
   std::vector<ProfilePlan> out;
@@ -91,19 +102,55 @@ bool Session::IsStateOutput(size_t output) const {
                      [&](const State& state) { return state.output_index == output; });
 }
 
-void Session::Run(int profile, std::span<const TensorView> inputs, const std::atomic<bool>* stop) {
-  std::unique_lock lock(run_mutex_, std::defer_lock);
-  if (pre_allocated_) {
-    if (!lock.try_lock()) throw Error(Code::kBusy, "the session is running already");
-  } else {
-    lock.lock();
+Execution& Execution::operator=(Execution&& other) noexcept {
+  if (this == &other) return *this;
+  Release();
+  session_ = std::exchange(other.session_, nullptr);
+  frame_ = std::exchange(other.frame_, nullptr);
+  return *this;
+}
+
+void Execution::Run(int profile, const std::atomic<bool>* stop) {
+  session_->RunIn(*frame_, profile, stop);
+}
+
+const TensorView& Execution::output(size_t index) const {
+  return frame_->frame.value(session_->graph().outputs[index]);
+}
+
+void Execution::Release() noexcept {
+  if (frame_) {
+    session_->frames_->Release(frame_);
+    if (session_->shrink_arena_) session_->arena_->Shrink();
   }
+  session_ = nullptr;
+  frame_ = nullptr;
+}
+
+Execution Session::Acquire() {
+  if (!frames_) Throw(Code::kUsage, "session of ", spec_.model_name, " was planned only; it cannot run");
+  return {this, frames_->Acquire()};
+}
+
+Execution Session::Run(int profile, std::span<const TensorView> inputs, const std::atomic<bool>* stop) {
+  if (inputs.size() != graph().inputs.size())
+    Throw(Code::kInvalidInput, "expected ", graph().inputs.size(), " inputs, found ", inputs.size());
+  Execution execution = Acquire();
+  std::copy(inputs.begin(), inputs.end(), execution.inputs().begin());
+  execution.Run(profile, stop);
+  return execution;
+}
+
+void Session::Trim() {
+  if (frames_) frames_->Trim();
+  if (arena_) arena_->Shrink();
+}
+
+void Session::RunIn(RunFrame& run, int profile, const std::atomic<bool>* stop) {
   const Profile& p = profiles_[static_cast<size_t>(profile)];
   const auto& g = graph();
-  const int64_t allocations = allocator_->allocations();
+  const std::vector<TensorView>& inputs = run.inputs;
   // Everything is checked before anything changes.
-  if (inputs.size() != g.inputs.size())
-    Throw(Code::kInvalidInput, "expected ", g.inputs.size(), " inputs, found ", inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (IsState(i)) continue;
     const auto& name = g.value(g.inputs[i]).name;
@@ -115,9 +162,9 @@ void Session::Run(int profile, std::span<const TensorView> inputs, const std::at
       Throw(Code::kInvalidInput, "input ", name, ": shape ", in.shape.ToString(), " is outside of the bound ",
             p.inputs[i].shape.ToString());
   }
-  Frame& frame = *frame_;
+  Frame& frame = run.frame;
   frame.ReleaseDynamic();
-  frame.Bind(*p.plan, arena_region_.data());
+  frame.Bind(*p.plan, run.arena.data());
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!IsState(i)) frame.SetExternal(g.inputs[i], inputs[i]);
   for (State& state : states_) {
@@ -133,19 +180,22 @@ void Session::Run(int profile, std::span<const TensorView> inputs, const std::at
     frame.SetExternal(state.input, past);
     frame.SetExternal(state.output, present);
   }
-  executor_->stats = stats;
-  executor_->Run(frame, stop);
+  if (collect_stats_) {
+    RunStats run_stats;
+    run.executor.stats = &run_stats;
+    run.executor.Run(frame, stop);
+    node_stats_.Merge(run_stats.rows());
+  } else {
+    run.executor.stats = nullptr;
+    run.executor.Run(frame, stop);
+  }
+  if (states_.empty()) return;  // only sessions with states have one Run at a time
   int64_t rows = state_rows_;
   for (State& state : states_) {
     if (state.spec.grows) rows = frame.value(state.output).shape[2];
     if (!state.shared) state.flipped = !state.flipped;
   }
   state_rows_ = rows;
-  allocations_during_run_ += allocator_->allocations() - allocations;
-}
-
-const TensorView& Session::output(size_t index) const {
-  return frame_->value(graph().outputs[index]);
 }
 
 void Session::SetStateRows(int64_t rows) {
@@ -175,6 +225,21 @@ void Session::ResetStates() {
 
 int64_t Session::peak_bytes() const {
   return allocator_ ? allocator_->peak_total() : 0;
+}
+
+int64_t Session::current_bytes() const {
+  return allocator_ ? allocator_->current().Sum() : 0;
+}
+
+int64_t Session::allocations_during_run() const {
+  if (!allocator_) return 0;
+  return allocator_->allocations() - allocations_at_start_ + frames_->made() - 1 +
+         (arena_ ? arena_->stats().num_arena_extensions : 0);
+}
+
+std::optional<memory::ArenaStats> Session::arena_stats() const {
+  if (!arena_) return std::nullopt;
+  return arena_->stats();
 }
 
 ProfileSpec ExactProfile(std::string name, std::vector<Shape> shapes) {

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,8 +13,10 @@
 #include "core/thread_team.h"
 #include "graph/graph.h"
 #include "memory/allocator.h"
+#include "memory/arena.h"
+#include "memory/node_stats.h"
 #include "memory/tags.h"
-#include "session/frame.h"
+#include "session/frame_pool.h"
 #include "transforms/pass.h"
 
 namespace ullage::session {
@@ -46,6 +47,8 @@ struct ExtraMemory {
 
 struct SessionSpec {
   std::string model_name;
+  /// Where relative paths in options start.
+  std::string model_folder;
   std::shared_ptr<graph::Graph> graph;
   OptionBag options;
   int threads = 0;  ///< 0: the option, or physical cores
@@ -60,6 +63,8 @@ struct SessionSpec {
   std::optional<int64_t> cpu_limit;
   /// Stop after planning: no weight is read, nothing is reserved.
   bool plan_only = false;
+  /// Gather node_stats() although the options name no file for them.
+  bool collect_node_stats = false;
 };
 
 /// What a limit is compared with.
@@ -86,11 +91,44 @@ struct ProfilePlan {
   const Plan* plan = nullptr;
 };
 
+class Session;
+
+/// The right to use one frame of a session, for Runs one after the other. Its results stay where they are
+/// until its next Run, or until it ends. Movable; not thread-safe by itself: threads that run the same
+/// session each hold one of their own. Must end before the session does.
+class Execution {
+ public:
+  Execution() = default;
+  Execution(Execution&& other) noexcept { *this = std::move(other); }
+  Execution& operator=(Execution&& other) noexcept;
+  ~Execution() { Release(); }
+
+  /// One view per graph input, in the graph's order, to be filled before each Run; those of states are
+  /// ignored.
+  std::span<TensorView> inputs() { return frame_->inputs; }
+  /// Runs the graph within profile `profile`. Inputs outside the profile's bounds are refused (kInvalidInput)
+  /// before anything executes. Growing states gain rows. `stop`, when given, is looked at between steps:
+  /// kInterrupted.
+  void Run(int profile, const std::atomic<bool>* stop = nullptr);
+  /// Result of the last Run.
+  const TensorView& output(size_t index) const;
+  /// Gives the frame back; the results are gone.
+  void Release() noexcept;
+
+ private:
+  friend class Session;
+  Execution(Session* session, RunFrame* frame) : session_(session), frame_(frame) {}
+
+  Session* session_ = nullptr;
+  RunFrame* frame_ = nullptr;
+};
+
 class Session {
  public:
   /// Runs the stages listed in initialize.cc. Throws kDoesNotFit with the account when the limit is too
   /// small.
   static std::unique_ptr<Session> Create(SessionSpec spec);
+  /// Writes the node statistics, when the options name a file; a failure then is reported on stderr only.
   ~Session();
 
   // -- what was planned --
@@ -101,6 +139,8 @@ class Session {
   std::vector<Consumer> largest_consumers(size_t count) const;
   const std::vector<transforms::PassTiming>& pass_timings() const { return passes_; }
   const Program& program() const { return *program_; }
+  /// What was proved of every value of the graph, in that profile.
+  const shapes::GraphFacts& facts(size_t profile) const { return profiles_[profile].facts; }
   int threads() const { return threads_; }
   /// Caches that are appended in place, and those that need a copy of themselves.
   int64_t shared_states() const;
@@ -118,30 +158,42 @@ class Session {
   bool IsState(size_t input) const;
   bool IsStateOutput(size_t output) const;
 
-  /// Runs the graph within profile `profile`. `inputs` has one view per graph input; those of states are
-  /// ignored. Inputs outside the profile's bounds are refused (kInvalidInput) before anything executes.
-  /// Growing states gain rows. One Run at a time: with pre-allocated buffers a second one throws kBusy,
-  /// otherwise it waits.
-  void Run(int profile, std::span<const TensorView> inputs, const std::atomic<bool>* stop = nullptr);
-  /// Result of the last Run; valid until the next one.
-  const TensorView& output(size_t index) const;
+  /// A frame to run in. With pre-allocated buffers there is one: kBusy while it is in use. Sessions with
+  /// states have one, too, and wait for it. Otherwise every caller gets a frame of its own, reserved when
+  /// there is none to spare, and Runs go side by side; where the limit leaves no room for one more, the
+  /// caller waits. Thread-safe.
+  Execution Acquire();
+  /// Acquires, runs once, and keeps hold of the results.
+  [[nodiscard]] Execution Run(int profile, std::span<const TensorView> inputs,
+                              const std::atomic<bool>* stop = nullptr);
+  /// Gives back the memory of frames that no Run uses, except that of one, and free regions of the arena.
+  void Trim();
   /// Rows of the growing states; setting fewer forgets the rest.
   int64_t state_rows() const { return state_rows_; }
   void SetStateRows(int64_t rows);
   /// Zeros the fixed states and forgets the growing ones.
   void ResetStates();
   ThreadTeam& team() { return *team_; }
-  std::vector<StepStats>* stats = nullptr;
 
   // -- what was measured --
-  /// Highest number of bytes that the device's allocator had given out.
+  /// Highest number of bytes that the device's allocator had given out. More than planned where several Runs
+  /// had a frame each.
   int64_t peak_bytes() const;
-  int64_t allocations_during_run() const { return allocations_during_run_; }
+  /// Bytes that it has given out now.
+  int64_t current_bytes() const;
+  /// Allocations since the session was made: frames beyond the first, and what has no bound.
+  int64_t allocations_during_run() const;
+  /// What the arena for sizes without a bound did; nothing with pre-allocated buffers.
+  std::optional<memory::ArenaStats> arena_stats() const;
+  /// Memory statistics of the nodes over all Runs so far; empty unless they are collected.
+  memory::NodeStatsTable node_stats() const { return node_stats_.table(); }
   double load_seconds() const { return load_seconds_; }
 
  private:
   friend struct Initializer;
+  friend class Execution;
   Session() = default;
+  void RunIn(RunFrame& run, int profile, const std::atomic<bool>* stop);
 
   struct State {
     StateSpec spec;
@@ -186,15 +238,18 @@ class Session {
   int64_t arena_bytes_ = 0;
 
   std::unique_ptr<memory::HostAllocator> allocator_;
-  memory::HostRegion prepacked_region_, kv_region_, arena_region_;
+  memory::HostRegion prepacked_region_, kv_region_;
   std::vector<std::shared_ptr<const graph::Constant>> aligned_copies_;
   PrepackedBlocks prepacked_;
-  std::unique_ptr<Frame> frame_;
-  std::unique_ptr<Executor> executor_;
-  std::mutex run_mutex_;
+  std::unique_ptr<memory::BfcArena> arena_;
+  std::unique_ptr<FramePool> frames_;
   bool pre_allocated_ = false;
+  bool shrink_arena_ = false;  // after every Run
+  bool collect_stats_ = false;
+  std::string stats_path_;  // empty: no file
+  memory::NodeStatsRecorder node_stats_;
   int64_t state_rows_ = 0;
-  int64_t allocations_during_run_ = 0;
+  int64_t allocations_at_start_ = 0;
   double load_seconds_ = 0;
 };
 

@@ -92,16 +92,15 @@ TEST(Session, RunsWithinItsProfiles) {
     for (int64_t rows : {8, 1, 3, 8}) {
       auto x = Input(rows);
       const TensorView in = View(x);
-      s->Run(0, {&in, 1});
+      const Execution run = s->Run(0, {&in, 1});
       const auto want = Expected(x);
-      const TensorView& y = s->output(0);
+      const TensorView& y = run.output(0);
       ASSERT_EQ(y.shape, (Shape{rows, 4}));
       for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(y.as<float>()[i], want[i], 1e-5f);
     }
     auto x = Input(1);
     const TensorView in = View(x);
-    s->Run(1, {&in, 1});
-    EXPECT_NEAR(s->output(0).as<float>()[3], Expected(x)[3], 1e-5f);
+    EXPECT_NEAR(s->Run(1, {&in, 1}).output(0).as<float>()[3], Expected(x)[3], 1e-5f);
     EXPECT_EQ(s->allocations_during_run(), 0);
   }
 }
@@ -111,7 +110,7 @@ TEST(Session, RefusesInputsOutsideOfTheBoundsBeforeAnythingRuns) {
   auto x = Input(9);
   const TensorView in = View(x);
   try {
-    s->Run(0, {&in, 1});
+    (void)s->Run(0, {&in, 1});
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Code::kInvalidInput);
@@ -120,8 +119,8 @@ TEST(Session, RefusesInputsOutsideOfTheBoundsBeforeAnythingRuns) {
   }
   TensorView wrong = in;
   wrong.dtype = DType::kInt32;
-  EXPECT_THROW(s->Run(0, {&wrong, 1}), Error);
-  EXPECT_THROW(s->Run(0, {}), Error);
+  EXPECT_THROW((void)s->Run(0, {&wrong, 1}), Error);
+  EXPECT_THROW((void)s->Run(0, {}), Error);
 }
 
 TEST(Session, PlanAndSessionAgreeToTheByte) {
@@ -153,7 +152,7 @@ TEST(Session, ASecondRunIsBusy) {
       const TensorView in = View(x);
       for (int i = 0; i < 200; ++i) {
         try {
-          s->Run(0, {&in, 1});
+          const Execution run = s->Run(0, {&in, 1});
           ++done;
         } catch (const Error& e) {
           EXPECT_EQ(e.code(), Code::kBusy);
@@ -164,6 +163,220 @@ TEST(Session, ASecondRunIsBusy) {
   for (auto& t : threads) t.join();
   EXPECT_EQ(busy + done, 800);
   EXPECT_GE(done.load(), 1);
+  EXPECT_EQ(s->allocations_during_run(), 0);
+}
+
+TEST(Session, ResultsHoldTheOneFrameUntilTheyAreReleased) {
+  const auto s = Make(true);
+  auto x = Input(2);
+  const TensorView in = View(x);
+  Execution first = s->Run(0, {&in, 1});
+  try {
+    (void)s->Run(0, {&in, 1});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kBusy);
+  }
+  first.Release();
+  EXPECT_NO_THROW((void)s->Run(0, {&in, 1}));
+  // A refused Run gives its frame back.
+  auto wide = Input(9);
+  const TensorView outside = View(wide);
+  EXPECT_THROW((void)s->Run(0, {&outside, 1}), Error);
+  EXPECT_NO_THROW((void)s->Run(0, {&in, 1}));
+}
+
+void ExpectResult(const Execution& run, const std::vector<float>& x) {
+  const auto want = Expected(x);
+  const TensorView& y = run.output(0);
+  ASSERT_EQ(y.elements(), static_cast<int64_t>(want.size()));
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(y.as<float>()[i], want[i], 1e-5f);
+}
+
+TEST(Session, RunsGoSideBySide) {
+  const auto s = Make(false);
+  auto a = Input(8), b = Input(3);
+  const TensorView in_a = View(a), in_b = View(b);
+  // Both hold results at the same time, so neither waited for the other.
+  const Execution first = s->Run(0, {&in_a, 1});
+  const Execution second = s->Run(0, {&in_b, 1});
+  ExpectResult(first, a);
+  ExpectResult(second, b);
+  EXPECT_EQ(s->allocations_during_run(), 1);
+}
+
+TEST(Session, ManyThreadsShareASession) {
+  const auto s = Make(false);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        auto x = Input(1 + (t * 3 + i) % 8);
+        const TensorView in = View(x);
+        ExpectResult(s->Run(0, {&in, 1}), x);
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_LE(s->allocations_during_run(), 3);
+  EXPECT_LE(s->peak_bytes(), 4 * s->device_plan().tags.Sum());
+  s->Trim();
+  EXPECT_EQ(s->current_bytes(), s->device_plan().tags.Sum());
+}
+
+TEST(Session, WhereTheLimitLeavesNoRoomForAnotherFrameARunWaits) {
+  const int64_t need = Make(false, true)->device_plan().tags.Sum();
+  const auto s = Make(false, false, need);
+  auto a = Input(8), b = Input(3);
+  const TensorView in_a = View(a);
+  Execution first = s->Run(0, {&in_a, 1});
+  std::atomic<bool> ended{false};
+  std::thread other([&] {
+    const TensorView in_b = View(b);
+    ExpectResult(s->Run(0, {&in_b, 1}), b);
+    ended = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(ended);
+  ExpectResult(first, a);
+  first.Release();
+  other.join();
+  EXPECT_TRUE(ended);
+  EXPECT_LE(s->peak_bytes(), need);
+}
+
+std::unique_ptr<Session> MakeOpen(const std::vector<std::pair<std::string, std::string>>& options = {},
+                                  const std::shared_ptr<Graph>& graph = Residual(),
+                                  std::optional<int64_t> limit = {}) {
+  SessionSpec spec;
+  spec.graph = graph;
+  spec.threads = 2;
+  spec.profiles = {Rows("open", 0, ops::kUnbounded)};
+  spec.cpu_limit = limit;
+  for (const auto& [key, value] : options) spec.options.Set(key, value);
+  return Session::Create(std::move(spec));
+}
+
+/// Twenty products, one after the other: y = x W^20 with W the cyclic shift by one column.
+std::shared_ptr<Graph> Chain() {
+  auto g = NewGraph();
+  std::vector<float> w(16, 0);
+  for (size_t i = 0; i < 4; ++i) w[i * 4 + (i + 1) % 4] = 1;
+  ValueId v = g->AddInput("x", DType::kFloat, graph::DeclaredShape{{-1, "s"}, {4, ""}});
+  for (int i = 0; i < 20; ++i) {
+    const ValueId weight = g->AddConstant("w", graph::MakeFloats({4, 4}, w)), next = g->AddValue("v");
+    g->AddNode("", "MatMul", "", {v, weight}, {next});
+    v = next;
+  }
+  g->outputs = {v};
+  return g;
+}
+
+TEST(Session, SizesWithoutABoundComeFromTheArena) {
+  const auto s = MakeOpen();
+  for (int64_t rows : {3, 1000, 1, 70}) {
+    const auto x = Input(rows);
+    auto copy = x;
+    const TensorView in = View(copy);
+    const Execution run = s->Run(0, {&in, 1});
+    ExpectResult(run, x);
+    EXPECT_GT(s->arena_stats()->bytes_in_use, 0) << "the results lie there";
+  }
+  EXPECT_EQ(s->arena_stats()->bytes_in_use, 0);
+  EXPECT_FALSE(Make(true)->arena_stats().has_value());
+}
+
+TEST(Session, ValuesGoBackToTheArenaAfterTheirLastReader) {
+  const auto s = MakeOpen({{"session.disabled_passes", "all"}}, Chain());
+  const int64_t rows = 4096, value = rows * 16;
+  auto x = Input(rows);
+  const TensorView in = View(x);
+  Execution run = s->Run(0, {&in, 1});
+  for (size_t i = 0; i < x.size(); ++i) ASSERT_FLOAT_EQ(run.output(0).as<float>()[i], x[i]) << i;
+  EXPECT_GE(s->arena_stats()->num_allocs, 20);
+  // The one being read, the one being written, and the scratch of a product.
+  EXPECT_LT(s->arena_stats()->max_bytes_in_use, 8 * value);
+  EXPECT_LT(s->arena_stats()->bytes_in_use, 2 * value);
+}
+
+TEST(Session, TheArenaShrinksAfterARunWhereAsked) {
+  const auto s = MakeOpen({{"memory.enable_memory_arena_shrinkage", "cpu:0"}});
+  auto x = Input(50);
+  const TensorView in = View(x);
+  for (int i = 0; i < 3; ++i) ExpectResult(s->Run(0, {&in, 1}), x);
+  EXPECT_EQ(s->arena_stats()->total_allocated_bytes, 0);
+  EXPECT_EQ(s->arena_stats()->num_arena_shrinkages, 3);
+  EXPECT_THROW(MakeOpen({{"memory.enable_memory_arena_shrinkage", "gpu:0"}}), Error);
+  const auto kept = MakeOpen();
+  ExpectResult(kept->Run(0, {&in, 1}), x);
+  EXPECT_GT(kept->arena_stats()->total_allocated_bytes, 0);
+  kept->Trim();
+  EXPECT_EQ(kept->arena_stats()->total_allocated_bytes, 0);
+}
+
+TEST(Session, TheArenaKeepsItsLimits) {
+  auto x = Input(100000);
+  const TensorView in = View(x);
+  const auto code = [&](Session& s) {
+    try {
+      (void)s.Run(0, {&in, 1});
+    } catch (const Error& e) {
+      return e.code();
+    }
+    return Code::kUsage;
+  };
+  const auto capped = MakeOpen({{"ep.cpu.arena.max_mem", "1MiB"}});
+  EXPECT_EQ(code(*capped), Code::kDoesNotFit);
+  const auto limited = MakeOpen({}, Residual(), 1 << 20);
+  EXPECT_EQ(code(*limited), Code::kDoesNotFit);
+  // What was taken before the failure went back.
+  EXPECT_EQ(limited->arena_stats()->bytes_in_use, 0);
+  auto small = Input(5);
+  const TensorView fits = View(small);
+  ExpectResult(limited->Run(0, {&fits, 1}), small);
+}
+
+TEST(Session, ThreadsShareTheArena) {
+  const auto s = MakeOpen();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        auto x = Input(1 + (t * 31 + i * 7) % 100);
+        const TensorView in = View(x);
+        ExpectResult(s->Run(0, {&in, 1}), x);
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(s->arena_stats()->bytes_in_use, 0);
+}
+
+TEST(Session, NodeStatisticsChargeEachValueOnce) {
+  SessionSpec spec;
+  spec.graph = Residual();
+  spec.threads = 1;
+  spec.profiles = {Rows("many", 1, 8)};
+  spec.options.Set("session.disabled_passes", "all");
+  spec.collect_node_stats = true;
+  const auto s = Session::Create(std::move(spec));
+  EXPECT_TRUE(s->node_stats().empty());
+  for (int64_t rows : {2, 8, 3}) {
+    auto x = Input(rows);
+    const TensorView in = View(x);
+    ExpectResult(s->Run(0, {&in, 1}), x);
+  }
+  std::map<std::string, memory::NodeStats> by_name;
+  for (const auto& [key, stats] : s->node_stats()) by_name[key.substr(0, key.rfind('_'))] = stats;
+  ASSERT_EQ(by_name.size(), 4u);
+  const int64_t value = 8 * 16;
+  EXPECT_EQ(by_name["matmul"].input_sizes, value);
+  EXPECT_EQ(by_name["matmul"].initializers_sizes, 64);
+  EXPECT_EQ(by_name["add"].initializers_sizes, 16);
+  EXPECT_EQ(by_name["add"].input_sizes, 0);
+  EXPECT_EQ(by_name["residual"].input_sizes, 0);
+  for (const auto& [name, stats] : by_name) {
+    EXPECT_EQ(stats.total_dynamic_sizes, value) << name;
+    EXPECT_GE(stats.peak_temp_allocations, stats.total_temp_allocations) << name;
+  }
 }
 
 TEST(Session, UnboundedSizesAreRefusedInAdvance) {
@@ -241,9 +454,9 @@ TEST(Session, OnlyTheTakenBranchRuns) {
   for (bool c : {true, false, true}) {
     uint8_t flag = c;
     const TensorView in[] = {{&flag, DType::kBool, Shape{}, 0}, {x.data(), DType::kFloat, Shape{2, 4}, 0}};
-    s->Run(0, in);
+    const Execution run = s->Run(0, in);
     for (size_t i = 0; i < x.size(); ++i)
-      EXPECT_FLOAT_EQ(s->output(0).as<float>()[i], c ? x[i] + 1 : x[i] * x[i]);
+      EXPECT_FLOAT_EQ(run.output(0).as<float>()[i], c ? x[i] + 1 : x[i] * x[i]);
   }
 }
 
@@ -281,21 +494,21 @@ void CheckTied(const std::shared_ptr<Graph>& graph, const std::vector<float>& ta
   EXPECT_EQ(s->device_plan().tags[memory::Tag::kWeights], 0) << "the table is kept twice";
   std::vector<int64_t> ids = {v - 1, 0, -2};
   const TensorView in{ids.data(), DType::kInt64, Shape{3}, 0};
-  s->Run(0, {&in, 1});
+  const Execution run = s->Run(0, {&in, 1});
   for (int64_t i = 0; i < 3; ++i) {
     const int64_t row =
         ids[static_cast<size_t>(i)] < 0 ? ids[static_cast<size_t>(i)] + v : ids[static_cast<size_t>(i)];
     for (int64_t c = 0; c < d; ++c)
-      ASSERT_FLOAT_EQ(s->output(1).as<float>()[i * d + c], table[static_cast<size_t>(row * d + c)]);
+      ASSERT_FLOAT_EQ(run.output(1).as<float>()[i * d + c], table[static_cast<size_t>(row * d + c)]);
     for (int64_t n = 0; n < v; ++n) {
       double want = 0;
       for (int64_t c = 0; c < d; ++c)
         want += double{table[static_cast<size_t>(row * d + c)]} * table[static_cast<size_t>(n * d + c)];
-      ASSERT_NEAR(s->output(0).as<float>()[i * v + n], want, 1e-4 * std::max(1.0, std::abs(want)));
+      ASSERT_NEAR(run.output(0).as<float>()[i * v + n], want, 1e-4 * std::max(1.0, std::abs(want)));
     }
   }
   ids[1] = v;
-  EXPECT_THROW(s->Run(0, {&in, 1}), Error);
+  EXPECT_THROW((void)s->Run(0, {&in, 1}), Error);
 }
 
 TEST(Session, TablesThatAProductReadsAreKeptOnce) {
@@ -330,7 +543,7 @@ TEST(Session, ManySessionsCanLiveAndDie) {
     const auto s = Make(true);
     auto x = Input(2);
     const TensorView in = View(x);
-    s->Run(0, {&in, 1});
+    ExpectResult(s->Run(0, {&in, 1}), x);
   }
 }
 

@@ -89,7 +89,7 @@ std::unique_ptr<session::Session> PlanGraph(const llm::ModelSource& source, cons
 
 std::vector<onnx::HostValue> RunGraph(const std::shared_ptr<graph::Graph>& graph, const std::string& name,
                                       const ModelOptions& options, std::vector<onnx::HostValue>& inputs,
-                                      const std::vector<std::string>& fetch) {
+                                      const std::vector<std::string>& fetch, memory::NodeStatsTable* stats) {
   for (const auto& wanted : fetch) {
     const ValueId v = graph->FindValue(wanted);
     if (v == graph::kNone) Throw(Code::kUsage, "--fetch: the graph has no value ", wanted);
@@ -132,12 +132,15 @@ std::vector<onnx::HostValue> RunGraph(const std::shared_ptr<graph::Graph>& graph
   spec.options = options.options;
   spec.threads = options.threads;
   spec.cpu_limit = options.cpu_limit;
+  spec.collect_node_stats = stats != nullptr;
   spec.profiles.push_back(session::ExactProfile("run", shapes));
   const auto session = session::Session::Create(std::move(spec));
-  session->Run(0, views, &g_interrupted);
+  const session::Execution run = session->Run(0, views, &g_interrupted);
+  if (stats)
+    for (const auto& [key, row] : session->node_stats()) (*stats)[key].RaiseTo(row);
   std::vector<onnx::HostValue> outputs;
   for (size_t o = 0; o < session->output_names().size(); ++o) {
-    const TensorView& view = session->output(o);
+    const TensorView& view = run.output(o);
     onnx::HostTensor tensor;
     tensor.name = session->output_names()[o];
     tensor.dtype = view.dtype;

@@ -17,9 +17,10 @@ std::unique_ptr<session::Session> PlanGraph(const llm::ModelSource& source, cons
                                             const std::vector<std::string>& shapes);
 
 /// Runs the graph once on the values (one per input, by name); `fetch` names more values to return behind the
-/// outputs.
+/// outputs. `stats`, when given, gathers the nodes' memory statistics.
 std::vector<onnx::HostValue> RunGraph(const std::shared_ptr<graph::Graph>& graph, const std::string& name,
                                       const ModelOptions& options, std::vector<onnx::HostValue>& inputs,
-                                      const std::vector<std::string>& fetch);
+                                      const std::vector<std::string>& fetch,
+                                      memory::NodeStatsTable* stats = nullptr);
 
 }  // namespace ullage::cli

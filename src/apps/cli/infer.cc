@@ -16,11 +16,12 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 void InferOnce(const std::string& model, const std::string& inputs_dir, const std::string& outputs_dir,
-               const ModelOptions& options, const std::vector<std::string>& fetch) {
+               const ModelOptions& options, const std::vector<std::string>& fetch,
+               memory::NodeStatsTable* stats) {
   const llm::ModelSource source = llm::FindModel(model, options.variant, false);
   const auto graph = llm::LoadGraph(source, false, options.context, std::nullopt);
   auto inputs = onnx::ReadInputsFolder(inputs_dir, *graph);
-  const auto outputs = RunGraph(graph, source.name, options, inputs.values, fetch);
+  const auto outputs = RunGraph(graph, source.name, options, inputs.values, fetch, stats);
   onnx::WriteOutputsFolder(outputs_dir, inputs.form, outputs);
 }
 
@@ -30,7 +31,7 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-int Batch(const std::string& file, const ModelOptions& options) {
+int Batch(const std::string& file, const ModelOptions& options, memory::NodeStatsTable* stats) {
   std::istringstream lines(ReadFile(file));
   std::string line;
   int64_t number = 0;
@@ -49,7 +50,7 @@ int Batch(const std::string& file, const ModelOptions& options) {
       message = OneLine(text);
     };
     try {
-      InferOnce(parts[0], parts[1], parts[2], options, {});
+      InferOnce(parts[0], parts[1], parts[2], options, {}, stats);
     } catch (const Error& error) {
       failed(error.code(), error.message());
     } catch (const std::bad_alloc&) {
@@ -75,11 +76,23 @@ int InferCommand(const std::vector<std::string>& arguments) {
                   ModelFlags({"--inputs", "--outputs", "--batch", "--fetch", "--shape", "--profile-csv"}),
                   ModelSwitches());
   const ModelOptions options = ReadModelOptions(args);
-  if (args.Has("--profile-csv")) throw Error(Code::kUnsupported, "--profile-csv is not built");
-  if (const auto batch = args.Value("--batch")) return Batch(*batch, options);
+  const auto profile = args.Value("--profile-csv");
+  memory::NodeStatsTable table;
+  memory::NodeStatsTable* const stats = profile ? &table : nullptr;
+  const auto save = [&] {
+    if (profile)
+      memory::WriteNodeStats(*profile, table,
+                             options.options.Bool("session.collect_node_memory_stats_live_peak"));
+  };
+  if (const auto batch = args.Value("--batch")) {
+    const int status = Batch(*batch, options, stats);
+    save();
+    return status;
+  }
   const auto inputs = args.Value("--inputs"), outputs = args.Value("--outputs");
   if (!inputs || !outputs) throw Error(Code::kUsage, "infer needs --inputs DIR and --outputs DIR");
-  InferOnce(args.Model(), *inputs, *outputs, options, args.Values("--fetch"));
+  InferOnce(args.Model(), *inputs, *outputs, options, args.Values("--fetch"), stats);
+  save();
   if (options.json) std::cout << Line({{"status", "ok"}}) << "\n";
   return 0;
 }
