@@ -10,7 +10,7 @@ import re
 import sys
 
 LAYERS = ["core", "memory", "graph", "ops", "shapes", "onnx", "gguf", "transforms", "kernels", "providers",
-          "placement", "session", "llm", "apps"]
+          "placement", "session", "llm", "api", "apps"]
 # Tables and generated files may be longer.
 MAX_HEADER, MAX_SOURCE = 300, 700
 LONG = re.compile(r"(unicode_data|unicode_tables|character_map|_test)\.(cc|h)$")

@@ -1,0 +1,177 @@
+#include "ullage/session.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "api/graph_session.h"
+#include "core/error.h"
+#include "llm/model_source.h"
+#include "session/report.h"
+
+namespace ullage {
+
+namespace {
+
+ValueInfo InfoOf(const graph::Value& value, const std::string& name, const ops::ValueFacts& facts) {
+  ValueInfo info;
+  info.name = name;
+  info.dtype = facts.dtype != DType::kUndefined ? facts.dtype : value.dtype;
+  info.rank_known = facts.shape.known_rank();
+  for (int d = 0; d < facts.shape.rank; ++d) {
+    DimInfo dim{facts.shape[d].lower, facts.shape[d].upper, ""};
+    if (value.declared && value.declared->size() == static_cast<size_t>(facts.shape.rank))
+      dim.label = (*value.declared)[static_cast<size_t>(d)].label;
+    info.dims.push_back(std::move(dim));
+  }
+  return info;
+}
+
+std::optional<int64_t> CpuLimit(const std::map<std::string, int64_t>& limits) {
+  std::optional<int64_t> limit;
+  for (const auto& [device, bytes] : limits) {
+    if (device != "cpu") Throw(Code::kUnsupported, "a limit for ", device, ": there is no such device");
+    if (bytes < 0) Throw(Code::kUsage, "a limit of ", bytes, " bytes for ", device);
+    limit = bytes;
+  }
+  return limit;
+}
+
+}  // namespace
+
+struct Session::Impl {
+  std::unique_ptr<session::Session> session;
+  std::vector<ValueInfo> inputs, outputs;
+  std::map<std::string, size_t, std::less<>> input_index, output_index;
+
+  size_t Output(std::string_view name) const {
+    const auto it = output_index.find(name);
+    return it != output_index.end() ? it->second : session->OutputIndex(name);
+  }
+
+  session::Execution Execute(std::span<const InputTensor> given, const RunOptions& options) const {
+    session::Execution execution = session->Acquire();
+    const std::span<TensorView> views = execution.inputs();
+    for (TensorView& view : views) view = {};
+    for (const InputTensor& in : given) {
+      const auto it = input_index.find(in.name);
+      const size_t index = it != input_index.end() ? it->second : session->InputIndex(in.name);
+      if (views[index].dtype != DType::kUndefined)
+        Throw(Code::kInvalidInput, "input ", in.name, " is given twice");
+      const int bits = BitsOf(in.dtype);
+      if (bits == 0)
+        Throw(Code::kInvalidInput, "input ", in.name, ": values of type ", NameOf(in.dtype),
+              " cannot be given");
+      const bool empty = std::any_of(in.shape.begin(), in.shape.end(), [](int64_t d) { return d == 0; });
+      if (!in.data && !empty) Throw(Code::kInvalidInput, "input ", in.name, " has no data");
+      const size_t alignment = static_cast<size_t>(std::clamp(bits / 8, 1, 8));
+      if (reinterpret_cast<uintptr_t>(in.data) % alignment != 0)
+        Throw(Code::kInvalidInput, "input ", in.name, ": data are not aligned to ", alignment, " bytes");
+      views[index] = {const_cast<void*>(in.data), in.dtype, in.shape, 0};
+    }
+    for (size_t i = 0; i < views.size(); ++i)
+      if (views[i].dtype == DType::kUndefined)
+        Throw(Code::kInvalidInput, "input ", inputs[i].name, " is missing");
+    execution.Run(0, options.stop);
+    return execution;
+  }
+};
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+Session WrapSession(std::unique_ptr<session::Session> session) {
+  auto impl = std::make_unique<Session::Impl>();
+  const graph::Graph& graph = session->graph();
+  const shapes::GraphFacts& facts = session->facts(0);
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const graph::Value& value = graph.value(graph.inputs[i]);
+    impl->inputs.push_back(InfoOf(value, value.name, facts.of(graph.inputs[i])));
+    impl->input_index.emplace(value.name, i);
+  }
+  for (size_t o = 0; o < graph.outputs.size(); ++o) {
+    const std::string& name = session->output_names()[o];
+    impl->outputs.push_back(InfoOf(graph.value(graph.outputs[o]), name, facts.of(graph.outputs[o])));
+    impl->output_index.emplace(name, o);
+  }
+  impl->session = std::move(session);
+  return Session(std::move(impl));
+}
+
+Session Session::Load(const std::string& model, const SessionOptions& options) {
+  api::GraphOptions graph_options;
+  for (const auto& [key, value] : options.values) graph_options.options.Set(key, value);
+  graph_options.cpu_limit = CpuLimit(options.limits);
+  graph_options.max_shapes = options.max_shapes;
+  graph_options.exact_shapes = options.exact_shapes;
+  graph_options.more_outputs = options.more_outputs;
+  graph_options.plan_only = options.plan_only;
+  const llm::ModelSource source = llm::FindModel(model, options.variant, options.plan_only);
+  graph_options.model_folder = source.folder;
+  auto graph = llm::LoadGraph(source, options.plan_only, options.max_positions, std::nullopt);
+  return WrapSession(api::CreateGraphSession(std::move(graph), source.name, graph_options));
+}
+
+const std::vector<ValueInfo>& Session::inputs() const {
+  return impl_->inputs;
+}
+
+const std::vector<ValueInfo>& Session::outputs() const {
+  return impl_->outputs;
+}
+
+std::vector<NamedTensor> Session::Run(std::span<const InputTensor> inputs, const RunOptions& options) const {
+  std::vector<size_t> wanted;
+  for (std::string_view name : options.outputs) wanted.push_back(impl_->Output(name));
+  if (options.outputs.empty())
+    for (size_t o = 0; o < impl_->outputs.size(); ++o) wanted.push_back(o);
+  const session::Execution execution = impl_->Execute(inputs, options);
+  std::vector<NamedTensor> results;
+  results.reserve(wanted.size());
+  for (size_t o : wanted) {
+    const TensorView& view = execution.output(o);
+    results.push_back(
+        {impl_->outputs[o].name, Tensor::FromBytes(view.dtype, view.shape, view.data, view.bytes())});
+  }
+  return results;
+}
+
+void Session::Run(std::span<const InputTensor> inputs, std::span<OutputTensor> outputs,
+                  const RunOptions& options) const {
+  for (const OutputTensor& out : outputs) impl_->Output(out.name);
+  const session::Execution execution = impl_->Execute(inputs, options);
+  for (OutputTensor& out : outputs) {
+    const TensorView& view = execution.output(impl_->Output(out.name));
+    const size_t bytes = view.bytes();
+    if (bytes > out.capacity_bytes)
+      Throw(Code::kInvalidInput, "output ", out.name, " of shape ", view.shape.ToString(), " takes ", bytes,
+            " bytes, the memory given has ", out.capacity_bytes);
+    out.dtype = view.dtype;
+    out.shape = view.shape;
+    if (bytes > 0) std::memcpy(out.data, view.data, bytes);
+  }
+}
+
+std::vector<DeviceMemory> Session::memory() const {
+  const session::DevicePlan& plan = impl_->session->device_plan();
+  DeviceMemory cpu;
+  cpu.device = plan.name;
+  cpu.limit_bytes = plan.limit_bytes;
+  cpu.planned_bytes = plan.tags.Sum();
+  cpu.lower_bound_bytes = plan.lower_bound_bytes;
+  for (memory::Tag tag : memory::kAllTags) cpu.tags.emplace_back(memory::TagName(tag), plan.tags[tag]);
+  cpu.peak_bytes = impl_->session->peak_bytes();
+  cpu.allocations_during_run = impl_->session->allocations_during_run();
+  return {cpu};
+}
+
+std::string Session::PlanJson(bool nodes) const {
+  return session::PlanJson(*impl_->session, {}, {.nodes = nodes});
+}
+
+void Session::Trim() const {
+  impl_->session->Trim();
+}
+
+}  // namespace ullage
