@@ -9,6 +9,7 @@
 #include "core/scaled_block.h"
 #include "providers/cpu/quant/packed_group.h"
 #include "providers/cpu/quant/packed_weight.h"
+#include "providers/cpu/quant/planes.h"
 
 namespace ullage::quant {
 namespace {
@@ -22,48 +23,17 @@ uint32_t Quad(const uint8_t* codes) {
   return v;
 }
 
-void PutQuad(uint8_t* out, uint32_t v) {
-  std::memcpy(out, &v, sizeof v);
+// A packed block from the planes of 16 rows, which are `pitch` bytes apart.
+void Interleave(int words, const uint8_t* planes, int64_t pitch, uint8_t* out) {
+  for (int i = 0; i < words; ++i)
+    for (int r = 0; r < 16; ++r) std::memcpy(out + i * 64 + r * 4, planes + r * pitch + i * 4, 4);
 }
 
-// One block of 32 elements of 16 rows (row r at codes + r * pitch) to its bit planes.
-void InterleaveBlock(int bits, const uint8_t* codes, int64_t pitch, uint8_t* out) {
-  constexpr uint32_t kLow4 = 0x0f0f0f0f, kLow2 = 0x03030303, kLow1 = 0x01010101;
-  if (bits == 8) {
-    for (int r = 0; r < 16; ++r)
-      for (int q = 0; q < 8; ++q) std::memcpy(out + q * 64 + r * 4, codes + r * pitch + q * 4, 4);
-    return;
-  }
-  int shift = 0;
-  if (bits >= 4) {
-    for (int r = 0; r < 16; ++r) {
-      const uint8_t* row = codes + r * pitch;
-      for (int j = 0; j < 4; ++j)
-        PutQuad(out + j * 64 + r * 4, (Quad(row + j * 4) & kLow4) | (Quad(row + j * 4 + 16) & kLow4) << 4);
-    }
-    out += 256;
-    shift = 4;
-  }
-  if (bits & 2) {
-    for (int r = 0; r < 16; ++r) {
-      const uint8_t* row = codes + r * pitch;
-      for (int j = 0; j < 2; ++j) {
-        uint32_t v = 0;
-        for (int p = 0; p < 4; ++p) v |= (Quad(row + (j + 2 * p) * 4) >> shift & kLow2) << (2 * p);
-        PutQuad(out + j * 64 + r * 4, v);
-      }
-    }
-    out += 128;
-    shift += 2;
-  }
-  if (bits & 1) {
-    for (int r = 0; r < 16; ++r) {
-      const uint8_t* row = codes + r * pitch;
-      uint32_t v = 0;
-      for (int q = 0; q < 8; ++q) v |= (Quad(row + q * 4) >> shift & kLow1) << q;
-      PutQuad(out + r * 4, v);
-    }
-  }
+// One block of 32 codes of 16 rows (row r at codes + r * 32) to its bit planes.
+void InterleaveBlock(int bits, const uint8_t* codes, uint8_t* out) {
+  uint8_t planes[16 * kBlock];
+  for (int r = 0; r < 16; ++r) PlanesOfCodes(bits, codes + r * kBlock, planes + r * kBlock);
+  Interleave(bits, planes, kBlock, out);
 }
 
 // The inverse for quad q of row r.
@@ -103,11 +73,12 @@ void PackGgufGroup(const BlockWeightView& view, const PackedLayout& l, int64_t n
   const GroupParts parts = PartsOf(l);
   const int64_t source_blocks = view.k / t.elements;
   const int scales = t.elements / t.span, steps = t.elements / static_cast<int>(kBlock);
-  uint8_t codes[16 * 256] = {};
+  const size_t step = static_cast<size_t>(l.bits) * 4, pitch = step * static_cast<size_t>(steps);
+  uint8_t planes[16 * 256] = {};
   for (int64_t b = 0; b < source_blocks; ++b) {
     for (int r = 0; r < rows; ++r) {
       const std::byte* block = view.data.data() + ((n0 + r) * source_blocks + b) * t.bytes;
-      GgufCodesOf(type, block, codes + r * t.elements);
+      PlanesOfGguf(type, block, planes + static_cast<size_t>(r) * pitch);
       const GgufScales s = GgufScalesOf(type, block);
       if (!t.super) {
         Put(group + parts.scale, b, r, s.d);
@@ -122,8 +93,8 @@ void PackGgufGroup(const BlockWeightView& view, const PackedLayout& l, int64_t n
       }
     }
     for (int i = 0; i < steps; ++i)
-      InterleaveBlock(l.bits, codes + i * kBlock, t.elements,
-                      group + parts.code + static_cast<size_t>(b * steps + i) * CodeBlockBytes(l.bits));
+      Interleave(l.bits, planes + static_cast<size_t>(i) * step, static_cast<int64_t>(pitch),
+                 group + parts.code + static_cast<size_t>(b * steps + i) * CodeBlockBytes(l.bits));
   }
 }
 
@@ -192,7 +163,7 @@ void PackScaledGroups(const ScaledReader& reader, const PackedLayout& l, int64_t
     if (count < kBlock) std::memset(codes, 0, sizeof codes);
     reader.CodeTile(first * kGroupRows, rows, b * kBlock, count, codes, kBlock);
     for (int64_t g = first; g < last; ++g)
-      InterleaveBlock(l.bits, codes + (g - first) * kGroupRows * kBlock, kBlock,
+      InterleaveBlock(l.bits, codes + (g - first) * kGroupRows * kBlock,
                       base + static_cast<size_t>(g) * l.group_bytes + code_offset +
                           static_cast<size_t>(b) * CodeBlockBytes(l.bits));
   }
