@@ -24,7 +24,7 @@ STAGES = ["style", "unit", "program", "shared", "sanitizers", "fuzz"]
 ZOO_DECODERS = ["genai-*", "genai05-*", "genai09-*", "optimum-llama", "optimum-qwen3", "optimum-gemma3", "optimum-gpt2",
                 "dynamo-llama-op23", "ortq-llama-q4*", "ortq-llama-fp16*", "ortq-qwen3-q8-b32", "hub-layout-qwen3"]
 ZOO_SKIP = ["genai-gptoss-*", "genai-lfm2-*", "genai-qwen35-*", "genai-whisper-*", "genai-llama-fp16-cuda-paged",
-            "genai-llama-fp32-kv-*", "genai-llama-fp32-exclude-*", "genai-llama-bf16-cuda", "hub-layout-qwen3/model_quantized/*"]
+            "genai-llama-fp32-exclude-*", "hub-layout-qwen3/model_quantized/*"]
 
 
 class Count:

@@ -40,7 +40,8 @@ constexpr OptionSpec kOptions[] = {
      "Level-1 passes to leave out, comma separated; \"all\" for every optional one."},
     {"session.intra_op_num_threads", OptionType::kInt, "0", "Threads of a session; 0: physical cores."},
     {"session.kv_type", OptionType::kString, "",
-     "Element type of key/value caches of GGUF models: float16 (default) or float32."},
+     "How key/value caches are stored: float32, float16, bfloat16, int8 (a scale per 32 elements) or "
+     "int8_head (a scale per head and token); empty: as the model says, float16 for GGUF."},
     {"session.lock_execution_buffers", OptionType::kBool, "1",
      "Lock pre-allocated execution buffers in memory where the system permits it."},
     {"session.max_shape_override", OptionType::kString, "",
@@ -49,6 +50,9 @@ constexpr OptionSpec kOptions[] = {
      "Reserve all execution buffers when the session is made; a Run then allocates nothing, and one Run at a "
      "time is "
      "allowed."},
+    {"session.prepacked_cache", OptionType::kString, "",
+     "Folder in which packed weights are kept, so that the next session over the same model maps them; "
+     "empty: none."},
     {"session.use_huge_pages", OptionType::kBool, "1",
      "Ask for huge pages behind prepacked weights and buffers."},
 };

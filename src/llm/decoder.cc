@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "graph/patch.h"
+#include "kernels/kv_rows.h"
 
 namespace ullage::llm {
 
@@ -65,16 +66,21 @@ std::string PresentOf(const graph::Graph& g, const TensorNames& names, const std
   return "";
 }
 
-/// Whether the value is a windowed cache, which never grows.
-bool IsWindowed(const graph::Graph& g, ValueId v, int64_t* window) {
+/// The node that reads the value as a windowed cache, which never grows; null when there is none.
+const graph::Node* WindowedReader(const graph::Graph& g, ValueId v) {
   for (graph::NodeId id : g.value(v).consumers) {
     const graph::Node& n = g.node(id);
-    if (n.op == "GroupQueryAttention" && n.Int("sliding_window_cache", 0) != 0) {
-      *window = n.Int("local_window_size", 0);
-      return true;
-    }
+    if (n.Is(graph::kMsDomain, "GroupQueryAttention") && n.Int("sliding_window_cache", 0) != 0) return &n;
   }
-  return false;
+  return nullptr;
+}
+
+/// Rows of a cache for a window: what is kept, and room for as many new tokens before rows must move.
+int64_t WindowKeep(int64_t window) {
+  return window + std::min(window, kWindowReserve);
+}
+int64_t WindowCapacity(int64_t window) {
+  return WindowKeep(window) + std::min(window, kWindowReserve);
 }
 
 template <class T>
@@ -109,27 +115,20 @@ void FillAs(DType dtype, std::vector<std::byte>& data, int64_t count, const auto
 std::unique_ptr<Decoder> Decoder::Create(const ModelSource& source, const DecoderOptions& options) {
   std::unique_ptr<Decoder> d(new Decoder);
   const int64_t limit = source.context_length;
-  std::optional<DType> kv;
-  const std::string kv_name = options.options.Str("session.kv_type");
-  if (kv_name == "float32")
-    kv = DType::kFloat;
-  else if (kv_name == "float16" || kv_name.empty())
-    kv = DType::kFloat16;
-  else
-    Throw(Code::kUsage, "option session.kv_type: expected float16 or float32, found \"", kv_name, "\"");
   d->context_ =
       options.context > 0 ? options.context : std::min(limit > 0 ? limit : kDefaultContext, kDefaultContext);
   if (limit > 0 && d->context_ > limit)
     Throw(Code::kUsage, "--context ", d->context_, " is more than the model's context of ", limit, " tokens");
   d->chunk_ = std::min(options.chunk > 0 ? options.chunk : kDefaultChunk, d->context_);
 
-  auto graph = LoadGraph(source, options.plan_only, d->context_, kv);
+  auto graph = LoadGraph(source, options.plan_only, d->context_, std::nullopt);
   // onnxruntime-genai's MultiHeadAttention graphs build masks that fit a whole prompt or one token, nothing
   // between.
   if (options.chunk == 0)
     for (graph::NodeId id : graph->Order())
       if (graph->node(id).Is(graph::kMsDomain, "MultiHeadAttention")) d->chunk_ = d->context_;
   d->FindLongContextSwitch(*graph);
+  d->WindowCaches(*graph);
   d->Recognise(source, *graph, options);
 
   session::SessionSpec spec;
@@ -177,6 +176,38 @@ void Decoder::FindLongContextSwitch(graph::Graph& graph) {
     if (flag == kNone) flag = graph.AddInput(kLongContextInput, DType::kBool, graph::DeclaredShape{});
     graph.SetInput(graph.node(id), 0, flag);
   }
+}
+
+/// Layers that see the last tokens only keep no others, where that saves memory.
+void Decoder::WindowCaches(graph::Graph& graph) const {
+  for (graph::NodeId id : graph.Order()) {
+    graph::Node& node = graph.node(id);
+    const int64_t window =
+        node.Is(graph::kMsDomain, "GroupQueryAttention") ? node.Int("local_window_size", -1) : -1;
+    if (window < 1 || !node.has_input(3) || !node.has_input(4)) continue;
+    if (node.Int("sliding_window_cache", 0) == 0) {
+      if (WindowCapacity(window) >= context_ || node.Int("causal", 1) == 0 || node.has_input(10)) continue;
+      bool fits = true;
+      for (size_t i : {size_t{3}, size_t{4}}) {
+        const graph::Value& past = graph.value(node.inputs[i]);
+        const ValueId present = node.output(i - 2);
+        fits = fits && past.is_input && past.consumers.size() == 1 && past.declared &&
+               past.declared->size() == 4 && (*past.declared)[2].value < 0 && present != kNone &&
+               graph.value(present).consumers.empty() && graph.IsOutput(present);
+      }
+      if (!fits) continue;
+      node.attributes["sliding_window_cache"] = int64_t{1};
+    }
+    // A cache of a declared size keeps what it can.
+    const auto& declared = graph.value(node.inputs[3]).declared;
+    const int64_t rows = declared && declared->size() == 4 ? (*declared)[2].value : -1;
+    node.attributes[std::string(kernels::kWindowKeepAttribute)] =
+        rows < 0 ? WindowKeep(window) : std::max(window, std::min(rows, WindowKeep(window)));
+  }
+}
+
+int64_t Decoder::Window::FirstToken(int64_t tokens) const {
+  return tokens - kernels::WindowedRows(tokens, capacity, keep);
 }
 
 void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph, const DecoderOptions&) {
@@ -237,8 +268,8 @@ void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph, co
         continue;
       }
       const graph::DeclaredShape& shape = *value.declared;
-      int64_t window = 0;
-      const bool windowed = IsWindowed(graph, v, &window);
+      const graph::Node* windowed = WindowedReader(graph, v);
+      const int64_t window = windowed ? windowed->Int("local_window_size", 0) : 0;
       state.grows = shape.size() == 4 && shape[2].value < 0 && !windowed;
       for (size_t i = 0; i < shape.size(); ++i) {
         int64_t dim = shape[i].value;
@@ -246,12 +277,16 @@ void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph, co
         if (shape.size() == 4 && i == 1 && dim < 0) dim = source.kv_heads;
         if (shape.size() == 4 && i == 3 && dim < 0) dim = source.head_size;
         if (shape.size() == 4 && i == 2 && dim < 0)
-          dim = windowed ? std::max(window, std::min(context_, window + std::min<int64_t>(window, 256)))
-                         : context_;
+          dim =
+              windowed ? std::max(WindowKeep(window), std::min(context_, WindowCapacity(window))) : context_;
         if (dim <= 0) fail("nothing says how large dimension ", i, " of ", value.name, " is");
         state.max_shape.push_back(dim);
       }
-      can_rewind_ = can_rewind_ && state.grows;
+      if (windowed && state.max_shape.rank() == 4)
+        windows_.push_back(
+            {state.input, window, windowed->Int(kernels::kWindowKeepAttribute, window), state.max_shape[2]});
+      else
+        can_rewind_ = can_rewind_ && state.grows;
       states_.push_back(std::move(state));
     }
     inputs_.push_back(std::move(in));
@@ -454,6 +489,19 @@ int64_t Decoder::Rewind(int64_t count) {
     session_->ResetStates();
     tokens_.clear();
     return 0;
+  }
+  const auto have = static_cast<int64_t>(tokens_.size());
+  for (const Window& w : windows_) {
+    const int64_t first = w.FirstToken(have);
+    if (first == 0 || first <= count - w.sees + 1) continue;
+    session_->ResetStates();
+    tokens_.clear();
+    return 0;
+  }
+  // Rows lie as if no more tokens had been seen; those before `first` are out of every window.
+  for (const Window& w : windows_) {
+    const int64_t first = w.FirstToken(have), moved = first - w.FirstToken(count);
+    if (moved > 0) session_->MoveStateRows(w.input, 0, moved, count - first);
   }
   session_->SetStateRows(count);
   tokens_.resize(static_cast<size_t>(count));

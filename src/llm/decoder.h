@@ -16,6 +16,8 @@ namespace ullage::llm {
 
 inline constexpr int64_t kDefaultContext = 4096;
 inline constexpr int64_t kDefaultChunk = 512;
+/// Tokens that windowed caches keep beyond their window, so that a conversation can go back a little.
+inline constexpr int64_t kWindowReserve = 256;
 
 struct DecoderOptions {
   OptionBag options;
@@ -51,8 +53,8 @@ class Decoder {
 
   /// Tokens in the caches.
   const std::vector<int32_t>& tokens() const { return tokens_; }
-  /// Keeps the first `count` tokens if the caches allow it, else none (recurrent and windowed states cannot
-  /// go back). Returns how many were kept.
+  /// Keeps the first `count` tokens if the caches allow it, else none (recurrent states cannot go back,
+  /// windowed caches by kWindowReserve tokens at least). Returns how many were kept.
   int64_t Rewind(int64_t count);
 
   int64_t context() const { return context_; }
@@ -82,9 +84,18 @@ class Decoder {
     int rank = 2;
     std::vector<std::byte> data;
   };
+  /// A cache that holds the last tokens only.
+  struct Window {
+    std::string input;
+    int64_t sees = 0;  ///< tokens, the query's own included
+    int64_t keep = 0;
+    int64_t capacity = 0;
+    int64_t FirstToken(int64_t tokens) const;
+  };
   Decoder() = default;
   void Recognise(const ModelSource& source, const graph::Graph& graph, const DecoderOptions& options);
   void FindLongContextSwitch(graph::Graph& graph);
+  void WindowCaches(graph::Graph& graph) const;
   void Run(std::span<const int32_t> ids, const std::atomic<bool>* stop);
   std::vector<ops::ValueFacts> Facts(const graph::Graph& graph, ops::SymbolTable& table,
                                      int64_t most_new) const;
@@ -93,6 +104,7 @@ class Decoder {
   session::Execution execution_;
   std::vector<Input> inputs_;
   std::vector<session::StateSpec> states_;
+  std::vector<Window> windows_;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> replay_;
   std::vector<float> row_;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 #include "core/error.h"
 
@@ -86,6 +87,35 @@ TEST_P(DecoderTest, PlannedIsMeasured) {
   EXPECT_EQ(d->session().allocations_during_run(), 0);
 }
 
+TEST_P(DecoderTest, CachesOfOtherTypes) {
+  const auto ids = Ids(23, 7);
+  DecoderOptions o;
+  o.options.Set("session.kv_type", "float32");
+  const auto exact = Open(GetParam(), o);
+  const auto want = LogitsAfter(*exact, ids);
+  const double range = Distance(want, std::vector<float>(want.size()));
+  for (const auto& [name, tolerance, share] :
+       {std::tuple{"float16", 2e-3, 0.5}, std::tuple{"bfloat16", 2e-2, 0.5}, std::tuple{"int8", 3e-2, 0.35},
+        std::tuple{"int8_head", 3e-2, 0.35}}) {
+    o.options.Set("session.kv_type", name);
+    o.chunk = 20;  // several rows, then one at a time
+    const auto d = Open(GetParam(), o);
+    LogitsAfter(*d, std::span(ids).first(20));
+    for (size_t i = 20; i + 1 < ids.size(); ++i) d->Feed(std::span(ids).subspan(i, 1));
+    const auto got = LogitsAfter(*d, std::span(ids).last(1));
+    EXPECT_LT(Distance(got, want), tolerance * range) << name;
+    EXPECT_LE(static_cast<double>(d->session().kv_bytes()),
+              share * static_cast<double>(exact->session().kv_bytes()))
+        << name;
+    EXPECT_EQ(d->session().allocations_during_run(), 0);
+    // Rows of another width go back like others.
+    const int64_t kept = d->Rewind(15);
+    EXPECT_LT(Distance(LogitsAfter(*d, std::span(ids).subspan(static_cast<size_t>(kept))), want),
+              tolerance * range)
+        << name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Exporters, DecoderTest,
                          ::testing::Values("genai-llama-int4-cpu", "genai-gemma3-fp32-cpu",
                                            "genai-phi3longrope-int4-cpu", "genai-qwen2-fp16-cuda",
@@ -96,6 +126,35 @@ INSTANTIATE_TEST_SUITE_P(Exporters, DecoderTest,
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+TEST(Decoder, WindowedCachesGoBackAsFarAsTheyReach) {
+  // Windows of 8 tokens: 16 are kept at least, of at most 24.
+  for (const char* type : {"float32", "int8"}) {
+    DecoderOptions o;
+    o.options.Set("session.kv_type", type);
+    const auto ids = Ids(40, 8), other = Ids(5, 3);
+    for (int64_t have : {20, 24, 25, 33, 34, 40})
+      for (int64_t back : {1, 5, 8, 9, 15, 19}) {
+        const auto d = Open("genai-gemma3-fp32-cpu", o);
+        d->Feed(std::span(ids).first(static_cast<size_t>(have)));
+        const int64_t kept = d->Rewind(have - back);
+        if (back <= 8 || have <= 24) {
+          EXPECT_EQ(kept, have - back) << have << " tokens";
+        }
+        std::vector<int32_t> joined(ids.begin(), ids.begin() + (have - back));
+        joined.insert(joined.end(), other.begin(), other.end());
+        const auto got = LogitsAfter(*d, std::span(joined).subspan(static_cast<size_t>(kept)));
+        EXPECT_LT(Distance(got, LogitsAfter(*Open("genai-gemma3-fp32-cpu", o), joined)), 2e-3)
+            << have << " tokens, back by " << back << ", " << type;
+      }
+  }
+}
+
+TEST(Decoder, UnknownCacheTypesAreRefused) {
+  DecoderOptions o;
+  o.options.Set("session.kv_type", "int3");
+  EXPECT_THROW(Open("genai-llama-int4-cpu", o), Error);
+}
 
 TEST(Decoder, AContextBeyondTheModelIsRefusedWithBothNumbers) {
   DecoderOptions o;

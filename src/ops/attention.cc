@@ -124,14 +124,14 @@ void MultiHeadAttention(ShapeContext& c) {
   for (int o = 1; o < 3; ++o) {
     if (!c.wants(o)) continue;
     const int past = o + 5;
-    Bound length = keys;
+    Bound length = keys, size = o == 1 ? head : value_head;
     if (c.has(past)) {
       CheckRank(c, past, 4);
       const BoundedShape& p = c.shape(past);
       length = !p.known_rank() ? Bound() : shared ? p[2] : ready ? keys : math.Add(p[2], keys);
+      if (p.known_rank() && c.dtype(past) == DType::kInt8) size = p[3];  // codes and scales
     }
-    c.Set(o, c.dtype(c.has(past) ? past : 0),
-          BoundedShape::OfDims({batch, heads, length, o == 1 ? head : value_head}));
+    c.Set(o, c.dtype(c.has(past) ? past : 0), BoundedShape::OfDims({batch, heads, length, size}));
   }
   if (c.wants(3)) {
     const Bound total = c.has(6) && c.shape(6).known_rank() && !ready ? math.Add(c.shape(6)[2], keys) : keys;
@@ -252,15 +252,18 @@ void StandardAttention(ShapeContext& c, const AttentionInputs& in) {
   Bound total = keys;
   for (int o = 1; o < 3; ++o) {
     const int past = o == 1 ? in.past_key : in.past_value;
-    Bound length = keys;
-    if (past >= 0 && c.has(past)) {
+    Bound length = keys, size = o == 1 ? head : value_head;
+    const bool has_past = past >= 0 && c.has(past);
+    if (has_past) {
       CheckRank(c, past, 4);
+      // Caches may be of another type than keys; rows of integers hold codes and scales.
+      if (c.shape(past).known_rank() && c.dtype(past) == DType::kInt8) size = c.shape(past)[3];
       length = c.shape(past).known_rank() ? math.Add(c.shape(past)[2], keys)
                                           : Bound::Between(keys.lower, kUnbounded);
       if (o == 1) total = length;
     }
     if (c.wants(o))
-      c.Set(o, c.dtype(o), BoundedShape::OfDims({batch, kv_heads, length, o == 1 ? head : value_head}));
+      c.Set(o, c.dtype(has_past ? past : o), BoundedShape::OfDims({batch, kv_heads, length, size}));
   }
   if (c.wants(3)) c.Set(3, c.dtype(0), BoundedShape::OfDims({batch, q_heads, rows, total}));
 }

@@ -9,6 +9,8 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "providers/provider.h"
+#include "session/kv_storage.h"
+#include "session/prepacked_cache.h"
 #include "session/report.h"
 #include "session/session.h"
 
@@ -18,18 +20,25 @@ using graph::kNone;
 using graph::ValueId;
 
 struct Initializer {
+  explicit Initializer(Session& session) : s(session) {}
+
   Session& s;
 
   void Optimize();
+  void StoreCaches();
   void BoundShapes();
   void CreateProgram();
   void BindStates();
   void PlanWeights();
   void PlanMemory();
   void CheckLimit();
+  void FindPrepacked();
   void Reserve();
   void ReadRunOptions();
   void Prepack();
+
+  std::string cache_path, cache_key;  // of session.prepacked_cache
+  const std::byte* packed = nullptr;  // what it holds
 
   /// All living programs' steps, bodies included.
   template <class Fn>
@@ -42,8 +51,9 @@ std::unique_ptr<Session> Session::Create(SessionSpec spec) {
   const auto start = std::chrono::steady_clock::now();
   std::unique_ptr<Session> session(new Session);
   session->spec_ = std::move(spec);
-  Initializer init{*session};
+  Initializer init(*session);
   init.Optimize();       // level-1 passes
+  init.StoreCaches();    // their type
   init.BoundShapes();    // every value gets a bounded shape, per profile
   init.CreateProgram();  // kernels
   init.BindStates();     // caches: shared or copied
@@ -52,8 +62,9 @@ std::unique_ptr<Session> Session::Create(SessionSpec spec) {
   init.CheckLimit();     // does it fit?
   if (!session->spec_.plan_only) {
     init.ReadRunOptions();
-    init.Reserve();  // one region each for weights, caches and execution
-    init.Prepack();  // weights into the layout that kernels read
+    init.FindPrepacked();  // in a file from an earlier session
+    init.Reserve();        // one region each for weights, caches and execution
+    init.Prepack();        // weights into the layout that kernels read
   }
   session->load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return session;
@@ -78,6 +89,11 @@ void Initializer::Optimize() {
   s.passes_ = transforms::RunPipeline(graph, options);
 }
 
+void Initializer::StoreCaches() {
+  if (const auto storage = ParseKvStorage(s.spec_.options.Str("session.kv_type")))
+    session::StoreCaches(*s.spec_.graph, s.spec_.states, *storage, providers::CpuProvider().registry());
+}
+
 void Initializer::BoundShapes() {
   const graph::Graph& graph = *s.spec_.graph;
   std::vector<const shapes::GraphFacts*> all;
@@ -86,6 +102,10 @@ void Initializer::BoundShapes() {
     p.name = spec.name;
     p.symbols = std::make_unique<ops::SymbolTable>();
     p.inputs = spec.facts(graph, *p.symbols);
+    for (const StateSpec& state : s.spec_.states)  // rows of codes are wider than those of numbers
+      if (ops::ValueFacts& f = p.inputs[s.InputIndex(state.input)];
+          f.dtype == DType::kInt8 && f.shape.rank == 4)
+        f.shape[3] = ops::Bound::Exactly(state.max_shape[3]);
     p.facts = shapes::Propagate(graph, p.inputs, {}, *p.symbols);
     s.profiles_.push_back(std::move(p));
   }
@@ -171,6 +191,9 @@ void Initializer::PlanWeights() {
         block.offset = offset;
         offset = CheckedAdd(offset, static_cast<int64_t>(w.bytes), "prepacked size");
         block.name = graph.node(step.node).name;
+        block.layout = LayoutText(graph.node(step.node), w, i);
+        for (ValueId input : step.inputs)
+          if (const auto* c = graph.ConstantOf(input)) block.sources.push_back(c);
         block.step = &step;
         block.index = static_cast<int>(i);
         step.prepacked.push_back(static_cast<int>(s.blocks_.size()));
@@ -258,11 +281,24 @@ void Initializer::ReadRunOptions() {
   s.stats_path_ = path;
 }
 
-void Initializer::Reserve() {
+void Initializer::FindPrepacked() {
   s.team_ = std::make_unique<ThreadTeam>(s.threads_);
+  const std::string folder = s.spec_.options.Str("session.prepacked_cache");
+  if (folder.empty() || s.blocks_.empty()) return;
+  PrepackedKey key;
+  for (const auto& b : s.blocks_) key.AddBlock(b.offset, b.bytes, b.layout, b.sources);
+  cache_key = key.text();
+  cache_path = key.PathIn(folder);
+  s.prepacked_file_ =
+      OpenPrepacked(cache_path, cache_key, static_cast<size_t>(s.prepacked_bytes_), *s.team_, &packed);
+  if (packed) s.prepacked_cache_ = "mapped";
+}
+
+void Initializer::Reserve() {
   s.allocator_ = std::make_unique<memory::HostAllocator>(s.spec_.cpu_limit, "cpu");
   // All of it, before any of it is taken.
-  const int64_t wanted = CheckedAdd(s.prepacked_bytes_, s.pre_allocated_ ? s.kv_bytes_ + s.arena_bytes_ : 0);
+  const int64_t wanted =
+      CheckedAdd(packed ? 0 : s.prepacked_bytes_, s.pre_allocated_ ? s.kv_bytes_ + s.arena_bytes_ : 0);
   if (const int64_t available = memory::AvailableHostBytes(); wanted > available)
     Throw(Code::kDoesNotFit, "cannot reserve ", wanted, " bytes of host memory: only ", available,
           " are available");
@@ -270,7 +306,7 @@ void Initializer::Reserve() {
   options.huge_pages = s.spec_.options.Bool("session.use_huge_pages");
   for (const auto& w : s.weights_) s.allocator_->Charge(w.bytes, memory::Tag::kWeights);
   options.touch = false;  // prepacking writes weights; the team touches the rest
-  s.prepacked_region_ = memory::HostRegion(static_cast<size_t>(s.prepacked_bytes_), options);
+  if (!packed) s.prepacked_region_ = memory::HostRegion(static_cast<size_t>(s.prepacked_bytes_), options);
   s.allocator_->Charge(s.prepacked_bytes_, memory::Tag::kPrepacked);
   s.kv_region_ = memory::HostRegion(static_cast<size_t>(s.kv_bytes_), options);
   s.allocator_->Charge(s.kv_bytes_, memory::Tag::kKv);
@@ -308,11 +344,15 @@ void Initializer::Reserve() {
 }
 
 void Initializer::Prepack() {
+  std::byte* region = s.prepacked_region_.data();
   for (const auto& block : s.blocks_) {
-    std::byte* out = s.prepacked_region_.data() + block.offset;
-    block.step->kernel->Prepack(block.index, out, *s.team_);
-    s.prepacked_.blocks.push_back(out);
+    if (!packed) block.step->kernel->Prepack(block.index, region + block.offset, *s.team_);
+    s.prepacked_.blocks.push_back((packed ? packed : region) + block.offset);
   }
+  if (!packed && !cache_path.empty())
+    s.prepacked_cache_ =
+        WritePrepacked(cache_path, cache_key, {region, static_cast<size_t>(s.prepacked_bytes_)}, *s.team_)
+            .value_or("written");
   s.ResetStates();
 }
 

@@ -215,6 +215,20 @@ void Session::SetStateRows(int64_t rows) {
   state_rows_ = rows;
 }
 
+void Session::MoveStateRows(std::string_view input, int64_t from, int64_t to, int64_t rows) {
+  const auto state = std::find_if(states_.begin(), states_.end(),
+                                  [&](const State& s) { return s.spec.input == input && !s.spec.grows; });
+  if (state == states_.end()) Throw(Code::kRuntime, "there is no fixed state ", input);
+  const Shape& shape = state->spec.max_shape;
+  if (shape.rank() != 4 || from < 0 || to < 0 || rows < 0 || std::max(from, to) > shape[2] - rows)
+    Throw(Code::kRuntime, "cannot move ", rows, " rows of ", input, " from ", from, " to ", to);
+  std::byte* data = kv_region_.data() + (state->flipped ? state->offset_other : state->offset);
+  const size_t row = BytesOf(state->dtype, shape[3]);
+  for (int64_t head = 0; head < shape[0] * shape[1]; ++head)
+    std::memmove(data + static_cast<size_t>(head * shape[2] + to) * row,
+                 data + static_cast<size_t>(head * shape[2] + from) * row, static_cast<size_t>(rows) * row);
+}
+
 void Session::ResetStates() {
   state_rows_ = 0;
   for (State& state : states_) {

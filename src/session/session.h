@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/mapped_file.h"
 #include "core/options.h"
 #include "core/thread_team.h"
 #include "graph/graph.h"
@@ -171,6 +172,8 @@ class Session {
   /// Rows of the growing states; setting fewer forgets the rest.
   int64_t state_rows() const { return state_rows_; }
   void SetStateRows(int64_t rows);
+  /// Moves `rows` rows (axis 2) of every head of a fixed state of rank 4 from row `from` on to row `to` on.
+  void MoveStateRows(std::string_view input, int64_t from, int64_t to, int64_t rows);
   /// Zeros the fixed states and forgets the growing ones.
   void ResetStates();
   ThreadTeam& team() { return *team_; }
@@ -187,6 +190,8 @@ class Session {
   std::optional<memory::ArenaStats> arena_stats() const;
   /// Memory statistics of the nodes over all Runs so far; empty unless they are collected.
   memory::NodeStatsTable node_stats() const { return node_stats_.table(); }
+  /// What became of session.prepacked_cache: "" (not asked for), "mapped", "written", or why it was not.
+  const std::string& prepacked_cache() const { return prepacked_cache_; }
   double load_seconds() const { return load_seconds_; }
 
  private:
@@ -217,6 +222,8 @@ class Session {
     size_t alignment = 64;
     int64_t offset = 0;
     std::string name;
+    std::string layout;  ///< with `sources`, all that decides about the bytes
+    std::vector<const graph::Constant*> sources;
     Step* step = nullptr;
     int index = 0;
   };
@@ -239,6 +246,8 @@ class Session {
 
   std::unique_ptr<memory::HostAllocator> allocator_;
   memory::HostRegion prepacked_region_, kv_region_;
+  std::shared_ptr<const MappedFile> prepacked_file_;  // instead of prepacked_region_
+  std::string prepacked_cache_;
   std::vector<std::shared_ptr<const graph::Constant>> aligned_copies_;
   PrepackedBlocks prepacked_;
   std::unique_ptr<memory::BfcArena> arena_;

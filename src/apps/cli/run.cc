@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <future>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -51,6 +52,9 @@ int RunCommand(const std::vector<std::string>& arguments) {
   const llm::GenerateOptions generate = ReadGenerateOptions(args, source.defaults);
 
   const auto load_start = SecondsSinceStart();
+  // The decoder loads while the tokenizer does, and while the prompt is read.
+  auto loading =
+      std::async(std::launch::async, [&] { return CreateDecoder(source, DecoderOptionsOf(options)); });
   const bool by_ids = args.Has("--prompt-ids");
   std::shared_ptr<const llm::Tokenizer> tokenizer;
   try {
@@ -88,8 +92,7 @@ int RunCommand(const std::vector<std::string>& arguments) {
       prompt = prompter->Encode(messages);
     }
   }
-  llm::DecoderOptions decoder_options = DecoderOptionsOf(options);
-  const auto decoder = CreateDecoder(source, decoder_options);
+  const auto decoder = loading.get();
   llm::Generator generator(*decoder, tokenizer, source.stop_ids);
   const double load_s = SecondsSinceStart() - load_start;
   ListenForInterrupt();

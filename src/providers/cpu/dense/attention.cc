@@ -93,7 +93,9 @@ size_t AttentionScratchBytes(const AttentionArgs& a, int threads) {
 }
 
 void Attention(ThreadTeam& team, const AttentionArgs& a, void* scratch) {
-  for (const ConstArray& x : {a.q, a.k, a.v, ConstArray(a.y)}) ElementBytes(x.dtype);
+  for (const ConstArray& x : {a.q, ConstArray(a.y)}) ElementBytes(x.dtype);
+  if (!a.k_codec.quantized()) ElementBytes(a.k.dtype);
+  if (!a.v_codec.quantized()) ElementBytes(a.v.dtype);
   if (a.bias.data != nullptr && a.bias.dtype != DType::kBool) ElementBytes(a.bias.dtype);
   if (a.head_sink.data != nullptr) ElementBytes(a.head_sink.dtype);
   if (a.batch == 0 || a.seq == 0 || a.q_heads == 0) return;

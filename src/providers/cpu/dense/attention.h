@@ -7,6 +7,7 @@
 
 #include "core/thread_team.h"
 #include "providers/cpu/dense/array.h"
+#include "providers/cpu/dense/kv_codec.h"
 #include "providers/cpu/dense/rope.h"
 
 namespace ullage::dense {
@@ -43,8 +44,10 @@ struct AttentionArgs {
   ConstArray k;  ///< own type, e.g. of the cache
   HeadLayout
       k_layout;  ///< seq_stride is the pitch of key rows; BNSH caches: batch, head_size, capacity*head_size
+  KvCodec k_codec;  ///< of integer keys; their layout then counts bytes
   ConstArray v;
   HeadLayout v_layout;
+  KvCodec v_codec;
   Array y;
   HeadLayout y_layout;
 

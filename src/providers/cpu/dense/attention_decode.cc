@@ -216,6 +216,7 @@ void DecodeBlock(const DecodeTask& task) {
   const int64_t keys = std::min(visible.end, (task.block + 1) * kDecodeKeys) - first;
   float* queries = task.worker;
   float* scores = queries + group * l.query_pitch;
+  float* converted = scores + group * kDecodeKeys;
   const int64_t head_pitch = l.blocks * l.partial;
   float* partials = task.partials + task.block * l.partial;
   WithType(a.q.dtype, [&](auto type) HWY_ATTR {
@@ -227,32 +228,54 @@ void DecodeBlock(const DecodeTask& task) {
                     first * a.k_layout.seq_stride;
   const int64_t v = task.b * a.v_layout.batch_stride + task.kv_head * a.v_layout.head_stride +
                     first * a.v_layout.seq_stride;
-  const auto v_element = static_cast<int64_t>(a.v.dtype == DType::kFloat ? sizeof(float) : sizeof(uint16_t));
-  const Ahead values{static_cast<const std::byte*>(a.v.data) + v * v_element,
-                     a.v_layout.seq_stride * v_element, a.v_head_size * v_element};
-  WithType(a.k.dtype, [&](auto type) HWY_ATTR {
+  const auto score = [&](auto type, const void* rows, int64_t pitch, Ahead ahead) HWY_ATTR {
     using E = decltype(type);
     for (int64_t g = 0; g < group; g += kMostQueries) {
       WithQueries(std::min(kMostQueries, group - g), [&](auto count) HWY_ATTR {
-        Scores<E, decltype(count)::value>(
-            queries + g * l.query_pitch, l.query_pitch, static_cast<const typename E::T*>(a.k.data) + k,
-            a.k_layout.seq_stride, keys, a.head_size, scores + g * kDecodeKeys, g == 0 ? values : Ahead());
+        Scores<E, decltype(count)::value>(queries + g * l.query_pitch, l.query_pitch,
+                                          static_cast<const typename E::T*>(rows), pitch, keys, a.head_size,
+                                          scores + g * kDecodeKeys, g == 0 ? ahead : Ahead());
       });
     }
-  });
+  };
+  Ahead values;
+  if (!a.v_codec.quantized()) {
+    const auto element = static_cast<int64_t>(a.v.dtype == DType::kFloat ? sizeof(float) : sizeof(uint16_t));
+    values = {static_cast<const std::byte*>(a.v.data) + v * element, a.v_layout.seq_stride * element,
+              a.v_head_size * element};
+  }
+  if (a.k_codec.quantized()) {
+    LoadKvRows(a.k_codec, task.kv_head, static_cast<const std::byte*>(a.k.data) + k, a.k_layout.seq_stride,
+               keys, a.head_size, converted);
+    score(F32(), converted, a.head_size, values);
+  } else {
+    WithType(a.k.dtype, [&](auto type) HWY_ATTR {
+      score(type, static_cast<const typename decltype(type)::T*>(a.k.data) + k, a.k_layout.seq_stride,
+            values);
+    });
+  }
   for (int64_t g = 0; g < group; ++g) {
     Weights(a, task.b, n0 + g, first, keys, scores + g * kDecodeKeys, partials + g * head_pitch);
   }
-  WithType(a.v.dtype, [&](auto type) HWY_ATTR {
+  const auto weigh = [&](auto type, const void* rows, int64_t pitch) HWY_ATTR {
     using E = decltype(type);
     for (int64_t g = 0; g < group; g += kMostQueries) {
       WithQueries(std::min(kMostQueries, group - g), [&](auto count) HWY_ATTR {
         WeightedValues<E, decltype(count)::value>(
-            scores + g * kDecodeKeys, static_cast<const typename E::T*>(a.v.data) + v, a.v_layout.seq_stride,
-            keys, a.v_head_size, partials + g * head_pitch + kFloatsPerLine, head_pitch);
+            scores + g * kDecodeKeys, static_cast<const typename E::T*>(rows), pitch, keys, a.v_head_size,
+            partials + g * head_pitch + kFloatsPerLine, head_pitch);
       });
     }
-  });
+  };
+  if (a.v_codec.quantized()) {
+    LoadKvRows(a.v_codec, task.kv_head, static_cast<const std::byte*>(a.v.data) + v, a.v_layout.seq_stride,
+               keys, a.v_head_size, converted);
+    weigh(F32(), converted, a.v_head_size);
+  } else {
+    WithType(a.v.dtype, [&](auto type) HWY_ATTR {
+      weigh(type, static_cast<const typename decltype(type)::T*>(a.v.data) + v, a.v_layout.seq_stride);
+    });
+  }
 }
 
 void Combine(const DecodeTask& task, int64_t group_head) {

@@ -50,6 +50,7 @@ inline bool HasSink(const AttentionArgs& a) {
 struct DecodeLayout {
   int64_t blocks = 0;       ///< most blocks of keys
   int64_t query_pitch = 0;  ///< floats of one query, a multiple of every vector
+  int64_t rows = 0;         ///< one block of keys or values as floats, where the cache holds integers
   int64_t worker = 0;
   int64_t partial = 0;  ///< maximum, sum, then the weighted values from kFloatsPerLine on
 };
@@ -58,7 +59,9 @@ inline DecodeLayout DecodeLayoutOf(const AttentionArgs& a) {
   DecodeLayout l;
   l.blocks = CeilDiv(a.max_keys, kDecodeKeys);
   l.query_pitch = AlignUp(a.head_size, kFloatsPerLine);
-  l.worker = group * (l.query_pitch + kDecodeKeys);
+  if (a.k_codec.quantized() || a.v_codec.quantized())
+    l.rows = AlignUp(kDecodeKeys * std::max(a.head_size, a.v_head_size), kFloatsPerLine);
+  l.worker = group * (l.query_pitch + kDecodeKeys) + l.rows;
   l.partial = kFloatsPerLine + AlignUp(a.v_head_size, kFloatsPerLine);
   return l;
 }

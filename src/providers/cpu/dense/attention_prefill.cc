@@ -298,13 +298,22 @@ void PrefillQueries(const PrefillTask& task) {
   for (int64_t block = end == 0 ? 0 : begin / kPrefillKeys * kPrefillKeys; block < end;
        block += kPrefillKeys) {
     const int64_t first = std::max(block, begin), keys = std::min(end, block + kPrefillKeys) - first;
-    FloatRows k, v;
-    WithType(a.k.dtype, [&](auto type) HWY_ATTR {
-      k = LoadRows<decltype(type)>(w, a.k, a.k_layout, first, keys, a.head_size, w.keys);
-    });
-    WithType(a.v.dtype, [&](auto type) HWY_ATTR {
-      v = LoadRows<decltype(type)>(w, a.v, a.v_layout, first, keys, a.v_head_size, w.values);
-    });
+    const auto load = [&](const ConstArray& from, const HeadLayout& layout, const KvCodec& codec,
+                          int64_t size, float* buffer) HWY_ATTR {
+      if (codec.quantized()) {
+        const auto* rows = static_cast<const std::byte*>(from.data) + w.t.b * layout.batch_stride +
+                           w.t.kv_head * layout.head_stride + first * layout.seq_stride;
+        LoadKvRows(codec, w.t.kv_head, rows, layout.seq_stride, keys, size, buffer);
+        return FloatRows{buffer, size};
+      }
+      FloatRows rows;
+      WithType(from.dtype, [&](auto type) HWY_ATTR {
+        rows = LoadRows<decltype(type)>(w, from, layout, first, keys, size, buffer);
+      });
+      return rows;
+    };
+    const FloatRows k = load(a.k, a.k_layout, a.k_codec, a.head_size, w.keys);
+    const FloatRows v = load(a.v, a.v_layout, a.v_codec, a.v_head_size, w.values);
     for (int64_t i = 0; i < count; ++i) {
       if (panels[i].begin < block + kPrefillKeys && panels[i].end > first) {
         WalkPanel(w, panels[i], block, first, k, v);

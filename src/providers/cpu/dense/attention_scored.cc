@@ -24,6 +24,12 @@ float Get(const ConstArray& a, int64_t i) {
   }
 }
 
+/// Element i of the row that begins at element `row` of the array.
+float CacheAt(const ConstArray& a, const KvCodec& codec, int64_t head, int64_t row, int64_t size, int64_t i) {
+  if (!codec.quantized()) return Get(a, row + i);
+  return KvElement(codec, head, static_cast<const std::byte*>(a.data) + row, size, i);
+}
+
 void Put(const Array& a, int64_t i, float x) {
   switch (a.dtype) {
     case DType::kFloat:
@@ -54,7 +60,8 @@ void RunScoredRow(const AttentionArgs& a, int64_t b, int64_t n, int64_t s, float
   for (int64_t j = 0; j < length; ++j) {
     float x = 0;
     for (int64_t h = 0; h < a.head_size; ++h) {
-      x += a.scale * Get(a.q, q + h) * Get(a.k, k + j * a.k_layout.seq_stride + h);
+      x += a.scale * Get(a.q, q + h) *
+           CacheAt(a.k, a.k_codec, kv_head, k + j * a.k_layout.seq_stride, a.head_size, h);
     }
     put(QkOutput::kScaled, j, x);
     if (a.softcap > 0) x = a.softcap * std::tanh(x / a.softcap);
@@ -86,7 +93,9 @@ void RunScoredRow(const AttentionArgs& a, int64_t b, int64_t n, int64_t s, float
   for (int64_t h = 0; h < a.v_head_size; ++h) {
     double x = 0;
     for (int64_t j = visible.begin; j < visible.end; ++j) {
-      if (row[j] != 0) x += static_cast<double>(row[j]) * Get(a.v, v + j * a.v_layout.seq_stride + h);
+      if (row[j] != 0)
+        x += static_cast<double>(row[j]) *
+             CacheAt(a.v, a.v_codec, kv_head, v + j * a.v_layout.seq_stride, a.v_head_size, h);
     }
     if (empty && a.empty_row == EmptyRow::kNaN) x = std::numeric_limits<double>::quiet_NaN();
     Put(a.y, y + h, static_cast<float>(x));

@@ -3,9 +3,11 @@
 /// TensorScatter-24.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/thread_team.h"
+#include "providers/cpu/dense/kv_codec.h"
 #include "providers/cpu/dense/rope.h"
 
 namespace ullage::dense {
@@ -15,6 +17,8 @@ struct CacheArray {
   Array data;
   int64_t batch_stride = 0;  ///< usually kv_heads * capacity * head size
   int64_t head_stride = 0;   ///< usually capacity * head size
+  int64_t row = 0;           ///< from one row to the next; 0: head size
+  KvCodec codec;             ///< of integers; strides and rows then count bytes
 };
 
 /// Writes new rows of keys and values behind the past ones.
@@ -50,7 +54,12 @@ struct AppendKvArgs {
   CacheArray past_value;
   CacheArray present_key;  ///< type of past_key; may differ from the type of key
   CacheArray present_value;
+  void* scratch = nullptr;  ///< AppendKvScratchBytes(), aligned to 64 bytes, for caches of integers
 };
+
+/// Floats of the new rows, before they are rounded: `batch * seq * kv_heads` rows of `size` (the larger of
+/// the two head sizes).
+size_t AppendKvScratchBytes(int64_t batch, int64_t seq, int64_t kv_heads, int64_t size);
 
 void AppendKv(ThreadTeam& team, const AppendKvArgs& args);
 

@@ -2,6 +2,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "kernels/kv_rows.h"
 
 namespace ullage::cpu {
 
@@ -43,6 +44,13 @@ void* Workspace(kernels::KernelContext& context, int slot, size_t bytes) {
   return planned >= bytes ? p : context.GetScratchBuffer(bytes);
 }
 
+dense::KvCodec BlockCodec(const graph::Node& node) {
+  dense::KvCodec codec;
+  codec.block = node.Int(kernels::kKvBlockAttribute, 0);
+  if (codec.block > 0) codec.bits = 8;
+  return codec;
+}
+
 int64_t UpperProduct(std::initializer_list<int64_t> sizes) {
   int64_t product = 1;
   for (int64_t n : sizes) {
@@ -53,16 +61,18 @@ int64_t UpperProduct(std::initializer_list<int64_t> sizes) {
 }
 
 KeyRows AppendRows(kernels::KernelContext& context, int64_t batch, int64_t heads, int64_t past_len,
-                   const NewRows& rows, const TensorView* past, TensorView* present, int slot) {
+                   const NewRows& rows, const TensorView* past, TensorView* present, int slot,
+                   int codes_slot) {
   static constexpr char kNothing = 0;
+  const int64_t width = rows.codec.RowWidth(rows.size);
   if (past && (past->shape.rank() != 4 || past->shape[0] != batch || past->shape[1] != heads ||
-               past->shape[2] < past_len || past->shape[3] != rows.size))
+               past->shape[2] < past_len || past->shape[3] != width))
     Throw(Code::kInvalidModel, "a past of shape ", past->shape.ToString(), ", expected [", batch, ",", heads,
-          ",>=", past_len, ",", rows.size, "]");
+          ",>=", past_len, ",", width, "]");
   if (past && present && past->dtype != present->dtype)
     Throw(Code::kInvalidModel, "a past of type ", NameOf(past->dtype), " for a present of type ",
           NameOf(present->dtype));
-  if (!past && !present && !rows.bias.data) return {{rows.data, rows.dtype}, rows.layout};
+  if (!past && !present && !rows.bias.data) return {{rows.data, rows.dtype}, rows.layout, {}};
   dense::AppendKvArgs args;
   args.batch = batch;
   args.seq = rows.count;
@@ -74,18 +84,23 @@ KeyRows AppendRows(kernels::KernelContext& context, int64_t batch, int64_t heads
   args.key_bias = rows.bias;
   if (present) {
     args.capacity = CapacityOf(*present);
-    args.present_key = CacheOf(present);
+    args.present_key = CacheOf(present, rows.codec);
   } else {
     const DType dtype = past ? past->dtype : rows.dtype;
     args.capacity = args.past_len_all + rows.count;
-    const int64_t elements = CheckedMul(CheckedMul(batch * heads, args.capacity), rows.size);
+    const int64_t elements = CheckedMul(CheckedMul(batch * heads, args.capacity), width);
     args.present_key.data = {Workspace(context, slot, BytesOf(dtype, elements)), dtype};
-    args.present_key.head_stride = args.capacity * rows.size;
+    args.present_key.codec = past ? rows.codec : dense::KvCodec{};
+    args.present_key.row = past ? width : rows.size;
+    args.present_key.head_stride = args.capacity * args.present_key.row;
     args.present_key.batch_stride = heads * args.present_key.head_stride;
   }
-  if (past && (!present || past->data != present->data)) args.past_key = CacheOf(past);
+  if (past && (!present || past->data != present->data)) args.past_key = CacheOf(past, rows.codec);
+  if (args.present_key.codec.quantized())
+    args.scratch =
+        Workspace(context, codes_slot, dense::AppendKvScratchBytes(batch, rows.count, heads, rows.size));
   if (batch * heads * rows.size > 0) dense::AppendKv(context.threads(), args);
-  return {args.present_key.data, LayoutOf(args.present_key, rows.size)};
+  return {args.present_key.data, LayoutOf(args.present_key), args.present_key.codec};
 }
 
 }  // namespace ullage::cpu

@@ -31,18 +31,24 @@ inline int64_t CapacityOf(const TensorView& v) {
   return v.capacity ? v.capacity : v.shape[2];
 }
 
-inline dense::CacheArray CacheOf(const TensorView* v) {
+/// [B, heads, rows, row width], where the width of integers is KvCodec::RowWidth().
+inline dense::CacheArray CacheOf(const TensorView* v, const dense::KvCodec& codec = {}) {
   dense::CacheArray c;
   if (!v || !v->data) return c;
-  const int64_t rows = CapacityOf(*v), size = v->shape[3];
+  const int64_t rows = CapacityOf(*v);
   c.data = {v->data, v->dtype};
-  c.head_stride = rows * size;
-  c.batch_stride = v->shape[1] * rows * size;
+  c.codec = codec;
+  c.row = v->shape[3];
+  c.head_stride = rows * c.row;
+  c.batch_stride = v->shape[1] * c.head_stride;
   return c;
 }
-inline dense::HeadLayout LayoutOf(const dense::CacheArray& c, int64_t size) {
-  return {c.batch_stride, size, c.head_stride};
+inline dense::HeadLayout LayoutOf(const dense::CacheArray& c) {
+  return {c.batch_stride, c.row, c.head_stride};
 }
+
+/// What kernels::kKvBlockAttribute says.
+dense::KvCodec BlockCodec(const graph::Node& node);
 
 /// A mask or bias that spreads over [B, N, S, T] from the right, numpy's way. `padded`: a last dimension that
 /// is smaller than T, 1 included, hides the keys beyond it (ai.onnx:Attention); else 1 spreads.
@@ -62,16 +68,20 @@ struct NewRows {
   int64_t count = 0;       ///< rows per batch row
   int64_t size = 0;        ///< elements of one head
   dense::ConstArray bias;  ///< [heads * size]; data may be null
+  dense::KvCodec codec;    ///< of past and present
 };
 /// What attention reads.
 struct KeyRows {
   dense::ConstArray data;
   dense::HeadLayout layout;
+  dense::KvCodec codec;
 };
 /// Joins `past_len` rows of `past` ([B, heads, rows, size], may be null) and the new ones in `present` (the
 /// same memory as past, or another; may be null: then in the workspace of `slot`, AppendedBytes() large).
-/// Without past, present and bias the new rows are read where they are.
+/// Without past, present and bias the new rows are read where they are. `codes_slot` has
+/// AppendKvScratchBytes() for caches of integers.
 KeyRows AppendRows(kernels::KernelContext& context, int64_t batch, int64_t heads, int64_t past_len,
-                   const NewRows& rows, const TensorView* past, TensorView* present, int slot);
+                   const NewRows& rows, const TensorView* past, TensorView* present, int slot,
+                   int codes_slot = -1);
 
 }  // namespace ullage::cpu

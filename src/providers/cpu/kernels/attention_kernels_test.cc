@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "core/error.h"
 #include "providers/cpu/kernels/node_runner.h"
 
 namespace ullage::cpu {
@@ -212,6 +213,57 @@ INSTANTIATE_TEST_SUITE_P(
                                      Cached{"com.microsoft", "GroupQueryAttention", 1, true, 3, true, 2}),
                      testing::Values(DType::kFloat, DType::kFloat16, DType::kBFloat16)));
 
+/// One new token after 3 for 2 batches of 2 beams; `beams` says where each past token comes from.
+std::vector<float> Beams(const TestTensor& past_key, const TestTensor& past_value,
+                         const std::optional<std::vector<int32_t>>& beams) {
+  NodeRunner run(graph::kMsDomain, "MultiHeadAttention", 1);
+  run.Attr("num_heads", int64_t{2});
+  for (unsigned seed : {1, 2, 3}) run.Input(Random({4, 1, 16}, seed));
+  for (int i = 0; i < 3; ++i) run.Input(std::nullopt);
+  run.Input(past_key).Input(past_value);
+  if (beams) run.Input(std::nullopt).Input(TestTensor::Int32({2, 2, 5}, *beams));
+  const auto y = run.Outputs({true, true, true}).Run()[0].AsFloats();
+  EXPECT_EQ(run.scratch_calls(), 0);
+  EXPECT_FALSE(run.overrun());
+  return y;
+}
+
+TEST(MultiHeadAttention, BeamsReadTheTokensTheyComeFrom) {
+  const TestTensor keys = Random({4, 2, 3, 8}, 4), values = Random({4, 2, 3, 8}, 5);
+  const std::vector<int32_t> beams = {0, 1, 1, 9, 9, 1, 1, 0, 9, 9, 0, 0, 0, 9, 9, 1, 0, 1, 9, 9};
+  const auto gathered = [&](const TestTensor& t) {
+    const auto all = t.AsFloats();
+    std::vector<float> out;
+    for (int64_t b = 0; b < 4; ++b)
+      for (int64_t h = 0; h < 2; ++h)
+        for (int64_t r = 0; r < 3; ++r) {
+          const int64_t from = b / 2 * 2 + beams[static_cast<size_t>(b * 5 + r)];
+          const auto first = all.begin() + ((from * 2 + h) * 3 + r) * 8;
+          out.insert(out.end(), first, first + 8);
+        }
+    return TestTensor::Floats(t.shape, out);
+  };
+  EXPECT_EQ(Beams(keys, values, beams), Beams(gathered(keys), gathered(values), std::nullopt));
+  auto bad = beams;
+  bad[6] = 2;
+  EXPECT_THROW(Beams(keys, values, bad), Error);
+}
+
+TEST(GroupQueryAttention, ScoresThatNothingAsksForAreRefused) {
+  NodeRunner run(graph::kMsDomain, "GroupQueryAttention", 1);
+  run.Attr("num_heads", int64_t{1}).Attr("kv_num_heads", int64_t{1});
+  for (int i = 0; i < 3; ++i) run.Input(Random({1, 2, 8}, 1));
+  run.Input(std::nullopt).Input(std::nullopt);
+  run.Input(TestTensor::Int32({1}, {1})).Input(TestTensor::Int32({}, {2}));
+  EXPECT_THROW(run.Outputs({true, true, true, true}).Run(), Error);
+  run.Attr("qk_output", int64_t{2});
+  const auto out = run.Outputs({true, true, true, true}).Run();
+  const auto weights = out[3].AsFloats();
+  ASSERT_EQ(weights.size(), 4u);
+  EXPECT_NEAR(weights[2] + weights[3], 1, 1e-6);
+  EXPECT_EQ(weights[1], 0);
+}
+
 /// Declares workspace for the largest shapes, then runs smaller ones with it.
 TEST(Workspace, IsEnoughForAllShapesWithinTheBounds) {
   constexpr int64_t kSeq = 40, kKeys = 300;
@@ -239,6 +291,33 @@ TEST(Workspace, IsEnoughForAllShapesWithinTheBounds) {
         heads.Run();
         EXPECT_EQ(heads.scratch_calls(), 0) << "MultiHeadAttention " << batch << " " << seq << " " << keys;
         EXPECT_FALSE(heads.overrun());
+      }
+}
+
+TEST(Workspace, OfCachesOfIntegersIsEnough) {
+  constexpr int64_t kSeq = 20, kPast = 140, kHead = 16, kRow = kHead + 2;
+  for (int64_t seq : {1, 2, 20})
+    for (int64_t past : {0, 3, 140})
+      for (bool present : {true, false}) {
+        NodeRunner run(graph::kMsDomain, "GroupQueryAttention", 1);
+        run.Attr("num_heads", int64_t{4}).Attr("kv_num_heads", int64_t{2}).Attr("kv_block", int64_t{32});
+        run.Input(Random({1, seq, 8 * kHead}, 1))
+            .UpTo({1, kSeq, 8 * kHead})
+            .Input(std::nullopt)
+            .Input(std::nullopt);
+        const std::vector<uint8_t> rows(static_cast<size_t>(2 * past * kRow), 0x12);
+        for (int i = 0; i < 2; ++i)
+          run.Input(TestTensor::Bytes({1, 2, past, kRow}, rows, DType::kInt8)).UpTo({1, 2, kPast, kRow});
+        const auto total = static_cast<int32_t>(past + seq);
+        run.Input(TestTensor::Int32({1}, {total - 1})).ValuesUpTo(kPast + kSeq);
+        run.Input(TestTensor::Int32({}, {total})).ValuesUpTo(kPast + kSeq);
+        const auto out = run.Outputs({true, present, present}).Run();
+        EXPECT_EQ(run.scratch_calls(), 0) << seq << " new after " << past;
+        EXPECT_FALSE(run.overrun());
+        if (present) {
+          EXPECT_EQ(out[1].shape.ToString(), (Shape{1, 2, total, kRow}).ToString());
+        }
+        for (float y : out[0].AsFloats()) ASSERT_TRUE(std::isfinite(y));
       }
 }
 

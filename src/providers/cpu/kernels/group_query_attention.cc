@@ -5,6 +5,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "kernels/kv_rows.h"
 #include "providers/cpu/kernels/attention_common.h"
 #include "providers/cpu/kernels/families.h"
 
@@ -15,14 +16,7 @@ using kernels::Kernel;
 using kernels::KernelContext;
 using kernels::KernelInfo;
 
-enum Slot { kQueries, kAttention, kLengths, kWindow };
-
-/// Rows of a windowed cache of capacity c and window w that hold tokens after t tokens.
-int64_t ResidentRows(int64_t t, int64_t c, int64_t w) {
-  if (t <= c) return t;
-  const int64_t g = c - w + 1;
-  return t - g * CeilDiv(t - c, g);
-}
+enum Slot { kQueries, kAttention, kLengths, kWindow, kCodes };
 
 class GroupQueryAttention final : public Kernel {
  public:
@@ -40,21 +34,27 @@ class GroupQueryAttention final : public Kernel {
     smooth_ = n.Int("smooth_softmax", 0) > 0;
     causal_ = n.Int("causal", 1) != 0;
     sliding_cache_ = n.Int("sliding_window_cache", 0) != 0;
+    keep_ = n.Int(kernels::kWindowKeepAttribute, window_);
     norm_epsilon_ = n.Float("qk_norm_epsilon", 1e-6f);
     const int64_t mode = n.Int("qk_output", 0);
     qk_mode_ = mode == 1   ? dense::QkOutput::kMasked
                : mode == 2 ? dense::QkOutput::kSoftmax
                            : dense::QkOutput::kNone;
+    if (n.has_output(3) && qk_mode_ == dense::QkOutput::kNone)
+      Throw(Code::kInvalidModel, "node ", n.name, ": output_qk is wanted, and qk_output is ", mode,
+            "; expected 1 or 2");
     packed_ = !n.has_input(1) && !n.has_input(2);
     if (n.has_input(1) != n.has_input(2)) Throw(Code::kInvalidModel, "node ", n.name, ": key without value");
     if (n.has_input(3) != n.has_input(4))
       Throw(Code::kInvalidModel, "node ", n.name, ": past_key without past_value");
-    if (n.has_input(12) || n.has_input(13) || n.Str("k_quant_type", "NONE") != "NONE" ||
-        n.Str("v_quant_type", "NONE") != "NONE")
-      info.Unsupported("quantised key/value caches");
+    const dense::KvCodec blocks = BlockCodec(n);
+    k_codec_ = blocks.quantized() ? blocks : FixedCodec(info, "k_quant_type", 12);
+    v_codec_ = blocks.quantized() ? blocks : FixedCodec(info, "v_quant_type", 13);
+    if ((k_codec_.quantized() || v_codec_.quantized()) && !n.has_input(3))
+      info.Unsupported("quantised keys and values without a past");
     if (rotary_ && (!n.has_input(7) || !n.has_input(8)))
       Throw(Code::kInvalidModel, "node ", n.name, ": do_rotary without cos_cache and sin_cache");
-    if (sliding_cache_ && (window_ < 1 || !n.has_input(3)))
+    if (sliding_cache_ && (window_ < 1 || keep_ < window_ || !n.has_input(3)))
       Throw(Code::kInvalidModel, "node ", n.name, ": sliding_window_cache without a window");
   }
 
@@ -87,6 +87,9 @@ class GroupQueryAttention final : public Kernel {
       return;
     args.q.dtype = args.y.dtype = shapes.inputs[0].dtype;
     args.k.dtype = args.v.dtype = cache;
+    args.k_codec = k_codec_;
+    args.v_codec = v_codec_;
+    if (shapes.outputs.size() > 3 && shapes.outputs[3].dtype != DType::kUndefined) args.qk_mode = qk_mode_;
     args.right_window = causal_ ? 0 : -1;
     if (has_past && shapes.inputs.size() > 10) args.bias.dtype = shapes.inputs[10].dtype;
     if (NeedsQueries(shapes.inputs.size() > 14 && shapes.inputs[14].dtype != DType::kUndefined))
@@ -94,11 +97,15 @@ class GroupQueryAttention final : public Kernel {
           {CheckedMul<size_t>(static_cast<size_t>(args.batch * args.seq * heads_ * head), 4), kQueries, 64});
     needs.push_back({dense::AttentionScratchBytes(args, shapes.threads), kAttention, 64});
     needs.push_back({static_cast<size_t>(args.batch) * 4 * sizeof(int64_t), kLengths, 64});
+    if (k_codec_.quantized() || v_codec_.quantized())
+      needs.push_back({dense::AppendKvScratchBytes(args.batch, args.seq, kv_heads_, head), kCodes, 64});
     // Without a present output, keys go to a buffer of their own; windowed caches need one to shift rows.
     if (!has_present || sliding_cache_)
-      needs.push_back({CheckedMul<size_t>(2 * BytesOf(cache, args.batch * kv_heads_ * head),
-                                          static_cast<size_t>(args.max_keys)),
-                       kWindow, 64});
+      needs.push_back(
+          {CheckedMul<size_t>(
+               BytesOf(cache, args.batch * kv_heads_ * (k_codec_.RowWidth(head) + v_codec_.RowWidth(head))),
+               static_cast<size_t>(args.max_keys)),
+           kWindow, 64});
   }
 
   void Compute(KernelContext& context) const override {
@@ -115,6 +122,8 @@ class GroupQueryAttention final : public Kernel {
       Throw(Code::kInvalidModel, "query has shape ", query.shape.ToString(), ", expected rank 3");
     const int64_t batch = query.shape[0], seq = query.shape[1], row = query.shape[2], head = HeadSize(row);
     if (batch == 0 || seq == 0) return;
+    const dense::KvCodec k_codec = WithScales(context, k_codec_, 12, head);
+    const dense::KvCodec v_codec = WithScales(context, v_codec_, 13, head);
     CheckShapes(context, batch, seq, head);
     const int64_t total = IndexOf(*context.input(6), 0);
     const TensorView& lens = *context.input(5);
@@ -173,6 +182,8 @@ class GroupQueryAttention final : public Kernel {
                                            query.dtype}
                        : ArrayOf(value);
     append.key_layout = append.value_layout = PackedLayout(seq, key_row, head);
+    if (k_codec.quantized() || v_codec.quantized())
+      append.scratch = Workspace(context, kCodes, dense::AppendKvScratchBytes(batch, seq, kv_heads_, head));
     append.k_norm_weight = ArrayOf(context.input(15));
     append.k_norm_epsilon = norm_epsilon_;
     append.rope = rope;
@@ -220,24 +231,25 @@ class GroupQueryAttention final : public Kernel {
     }
 
     dense::CacheArray keys, values;
+    args.k_codec = k_codec;
+    args.v_codec = v_codec;
     if (sliding_cache_) {
       Slide(context, append, past_k, past_v, *present_k, *present_v, total, args, keys, values);
     } else {
       if (present_k) {
         append.capacity = CapacityOf(*present_k);
-        keys = CacheOf(present_k);
-        values = CacheOf(present_v);
+        keys = CacheOf(present_k, k_codec);
+        values = CacheOf(present_v, v_codec);
         if (past_k && past_k->data != present_k->data) {
-          append.past_key = CacheOf(past_k);
-          append.past_value = CacheOf(past_v);
+          append.past_key = CacheOf(past_k, k_codec);
+          append.past_value = CacheOf(past_v, v_codec);
         }
       } else {
         append.capacity = total;
-        keys = Temporary(context, batch, total, head, past_k ? past_k->dtype : query.dtype, 0);
-        values = Temporary(context, batch, total, head, past_k ? past_k->dtype : query.dtype, 1);
+        Temporary(context, batch, total, head, past_k ? past_k->dtype : query.dtype, args, keys, values);
         if (past_k) {
-          append.past_key = CacheOf(past_k);
-          append.past_value = CacheOf(past_v);
+          append.past_key = CacheOf(past_k, k_codec);
+          append.past_value = CacheOf(past_v, v_codec);
         }
       }
       append.present_key = keys;
@@ -246,10 +258,10 @@ class GroupQueryAttention final : public Kernel {
     }
     args.k = keys.data;
     args.v = values.data;
-    args.k_layout = LayoutOf(keys, head);
-    args.v_layout = LayoutOf(values, head);
+    args.k_layout = LayoutOf(keys);
+    args.v_layout = LayoutOf(values);
     SetBias(context.input(10), &args);
-    if (TensorView* qk = context.output(3); qk && qk_mode_ != dense::QkOutput::kNone) {
+    if (TensorView* qk = context.output(3)) {
       args.qk_mode = qk_mode_;
       args.qk = {qk->data, qk->dtype};
     }
@@ -276,10 +288,11 @@ class GroupQueryAttention final : public Kernel {
     for (int i : {3, 4})
       if (const TensorView* past = context.input(i)) {
         const Shape& s = past->shape;
-        const bool fits = s.rank() == 4 && s[0] == batch && s[1] == kv_heads_ && s[3] == head &&
+        const int64_t width = (i == 3 ? k_codec_ : v_codec_).RowWidth(head);
+        const bool fits = s.rank() == 4 && s[0] == batch && s[1] == kv_heads_ && s[3] == width &&
                           s[2] == context.input(3)->shape[2];
         expect(i, i == 3 ? "past_key" : "past_value", fits,
-               {batch, kv_heads_, s.rank() == 4 ? s[2] : 0, head});
+               {batch, kv_heads_, s.rank() == 4 ? s[2] : 0, width});
       }
     if (rotary_) {
       const Shape& cos = context.input(7)->shape;
@@ -293,16 +306,53 @@ class GroupQueryAttention final : public Kernel {
     }
   }
 
-  /// Keys (0) or values (1) of `rows` rows for this step only.
-  dense::CacheArray Temporary(KernelContext& context, int64_t batch, int64_t rows, int64_t head, DType dtype,
-                              int which) const {
-    dense::CacheArray c;
-    c.head_stride = rows * head;
-    c.batch_stride = kv_heads_ * rows * head;
-    const size_t half = BytesOf(dtype, batch * c.batch_stride);
-    auto* p = static_cast<std::byte*>(Workspace(context, kWindow, 2 * half));
-    c.data = {p + (which ? half : 0), dtype};
-    return c;
+  /// Keys and values of `rows` rows for this step only.
+  void Temporary(KernelContext& context, int64_t batch, int64_t rows, int64_t head, DType dtype,
+                 const dense::AttentionArgs& args, dense::CacheArray& keys, dense::CacheArray& values) const {
+    size_t bytes = 0;
+    for (auto* c : {&keys, &values}) {
+      c->codec = c == &keys ? args.k_codec : args.v_codec;
+      c->row = c->codec.RowWidth(head);
+      c->head_stride = rows * c->row;
+      c->batch_stride = kv_heads_ * c->head_stride;
+      c->data = {nullptr, dtype};
+      bytes += BytesOf(dtype, batch * c->batch_stride);
+    }
+    auto* p = static_cast<std::byte*>(Workspace(context, kWindow, bytes));
+    keys.data.data = p;
+    values.data.data = p + BytesOf(dtype, batch * keys.batch_stride);
+  }
+
+  /// Scales of inputs 12 and 13; the numbers are known when the node runs.
+  static dense::KvCodec FixedCodec(const KernelInfo& info, const char* attribute, size_t input) {
+    dense::KvCodec codec;
+    const std::string type = info.node.Str(attribute, "NONE");
+    if (type == "NONE") return codec;
+    if (type != "PER_TENSOR" && type != "PER_CHANNEL") info.Unsupported(attribute, " ", type);
+    if (!info.node.has_input(input))
+      Throw(Code::kInvalidModel, "node ", info.node.name, ": ", attribute, " ", type, " without scales");
+    codec.bits = static_cast<int>(info.node.Int("kv_cache_bit_width", 8));
+    if (codec.bits != 4 && codec.bits != 8) info.Unsupported("kv_cache_bit_width ", codec.bits);
+    const DType want = codec.bits == 8 ? DType::kInt8 : DType::kUInt8;
+    for (size_t past : {size_t{3}, size_t{4}})
+      if (info.node.has_input(past) && info.input_dtype(past) != want)
+        info.Unsupported("caches of type ", NameOf(info.input_dtype(past)), " with ", codec.bits, " bits");
+    return codec;
+  }
+
+  dense::KvCodec WithScales(KernelContext& context, dense::KvCodec codec, int input, int64_t head) const {
+    if (!codec.quantized() || codec.block > 0) return codec;
+    const TensorView& scales = *context.input(input);
+    const int64_t count = scales.elements();
+    if (scales.dtype != DType::kFloat)
+      Throw(Code::kUnsupported, input == 12 ? "k_scale" : "v_scale", " of type ", NameOf(scales.dtype));
+    if (count != 1 && count != kv_heads_ * head)
+      Throw(Code::kInvalidModel, input == 12 ? "k_scale" : "v_scale", " has shape ", scales.shape.ToString(),
+            ", expected 1 or ", kv_heads_ * head, " elements");
+    codec.scales = scales.as<float>();
+    codec.element_stride = count == 1 ? 0 : 1;
+    codec.head_stride = count == 1 ? 0 : head;
+    return codec;
   }
 
   /// A windowed cache: capacity C rows of which the first L(T) hold the last tokens. Attention sees the rows
@@ -313,11 +363,11 @@ class GroupQueryAttention final : public Kernel {
     ThreadTeam& team = context.threads();
     const int64_t batch = args.batch, seq = args.seq, head = args.head_size;
     const int64_t capacity = past_k->shape[2];
-    if (capacity < window_)
+    if (capacity < keep_)
       Throw(Code::kInvalidInput, "the windowed cache has ", capacity, " rows, fewer than the window of ",
-            window_);
-    const int64_t past = total - seq, resident = ResidentRows(past, capacity, window_);
-    const int64_t keep = ResidentRows(total, capacity, window_);
+            keep_);
+    const int64_t past = total - seq, resident = kernels::WindowedRows(past, capacity, keep_);
+    const int64_t keep = kernels::WindowedRows(total, capacity, keep_);
     for (int64_t b = 0; b < batch; ++b)
       if (batch > 1 && args.key_len[b] != total && past > 0)
         Throw(Code::kUnsupported, "batches of unequal lengths with a windowed cache");
@@ -335,11 +385,11 @@ class GroupQueryAttention final : public Kernel {
     const bool copied = past_k->data != present_k.data;
     if (in_place) {
       append.capacity = capacity;
-      keys = CacheOf(&present_k);
-      values = CacheOf(&present_v);
+      keys = CacheOf(&present_k, args.k_codec);
+      values = CacheOf(&present_v, args.v_codec);
       if (copied) {
-        append.past_key = CacheOf(past_k);
-        append.past_value = CacheOf(past_v);
+        append.past_key = CacheOf(past_k, args.k_codec);
+        append.past_value = CacheOf(past_v, args.v_codec);
       }
       append.present_key = keys;
       append.present_value = values;
@@ -347,22 +397,19 @@ class GroupQueryAttention final : public Kernel {
       return;
     }
     append.capacity = resident + seq;
-    keys = Temporary(context, batch, resident + seq, head, past_k->dtype, 0);
-    values = Temporary(context, batch, resident + seq, head, past_k->dtype, 1);
-    append.past_key = CacheOf(past_k);
-    append.past_value = CacheOf(past_v);
+    Temporary(context, batch, resident + seq, head, past_k->dtype, args, keys, values);
+    append.past_key = CacheOf(past_k, args.k_codec);
+    append.past_value = CacheOf(past_v, args.v_codec);
     append.present_key = keys;
     append.present_value = values;
     dense::AppendKv(team, append);
-    const size_t row_bytes = BytesOf(past_k->dtype, head);
     const auto store = [&](const dense::CacheArray& from, TensorView& to) {
-      const dense::CacheArray out = CacheOf(&to);
+      const dense::CacheArray out = CacheOf(&to, from.codec);
+      const size_t row_bytes = BytesOf(past_k->dtype, from.row);
       for (int64_t b = 0; b < batch; ++b)
         for (int64_t h = 0; h < kv_heads_; ++h) {
-          const auto at =
-              static_cast<size_t>(b * from.batch_stride + h * from.head_stride) / static_cast<size_t>(head);
-          const auto into =
-              static_cast<size_t>(b * out.batch_stride + h * out.head_stride) / static_cast<size_t>(head);
+          const auto at = static_cast<size_t>((b * from.batch_stride + h * from.head_stride) / from.row);
+          const auto into = static_cast<size_t>((b * out.batch_stride + h * out.head_stride) / out.row);
           std::memcpy(static_cast<std::byte*>(out.data.data) + into * row_bytes,
                       static_cast<const std::byte*>(from.data.data) +
                           (at + static_cast<size_t>(resident + seq - keep)) * row_bytes,
@@ -373,11 +420,12 @@ class GroupQueryAttention final : public Kernel {
     store(values, present_v);
   }
 
-  int64_t heads_ = 0, kv_heads_ = 0, window_ = -1;
+  int64_t heads_ = 0, kv_heads_ = 0, window_ = -1, keep_ = -1;
   float scale_ = 0, softcap_ = 0, norm_epsilon_ = 1e-6f;
   bool rotary_ = false, interleaved_ = false, smooth_ = false, causal_ = true, sliding_cache_ = false,
        packed_ = false;
   dense::QkOutput qk_mode_ = dense::QkOutput::kNone;
+  dense::KvCodec k_codec_, v_codec_;
 };
 
 std::unique_ptr<Kernel> Create(const KernelInfo& info) {
@@ -387,14 +435,15 @@ std::unique_ptr<Kernel> Create(const KernelInfo& info) {
 }  // namespace
 
 void RegisterGroupQueryAttention(kernels::Registry& registry) {
+  const kernels::TypeSet caches = kernels::kFloats | kernels::TypeSet{DType::kInt8, DType::kUInt8};
   kernels::KernelDef def;
   def.domain = graph::kMsDomain;
   def.op = "GroupQueryAttention";
   def.types = {kernels::kFloats,
                kernels::kFloats,
                kernels::kFloats,
-               kernels::kFloats,
-               kernels::kFloats,
+               caches,
+               caches,
                kernels::TypeSet{DType::kInt32, DType::kInt64},
                kernels::TypeSet{DType::kInt32, DType::kInt64}};
   def.create = Create;

@@ -1,6 +1,7 @@
 /// com.microsoft:MultiHeadAttention.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "core/checked.h"
 #include "core/error.h"
@@ -26,7 +27,7 @@ enum Input {
   kPastLength,
   kIndirection
 };
-enum Slot { kAttention, kLengths, kQueries, kKeys, kValues, kMask };
+enum Slot { kAttention, kLengths, kQueries, kKeys, kValues, kMask, kCodes, kBeamKeys, kBeamValues };
 
 struct Sizes {
   int64_t batch = 0, seq = 0, keys = 0, head = 0, v_head = 0;
@@ -45,8 +46,11 @@ class MultiHeadAttention final : public Kernel {
     if (heads_ < 1) Throw(Code::kInvalidModel, "node ", n.name, ": num_heads ", heads_);
     if (n.has_input(kPastKey) != n.has_input(kPastValue))
       Throw(Code::kInvalidModel, "node ", n.name, ": past_key and past_value come together");
-    if (n.has_input(kIndirection)) info.Unsupported("cache_indirection");
+    beams_ = n.has_input(kIndirection);
+    if (beams_ && !n.has_input(kPastKey))
+      Throw(Code::kInvalidModel, "node ", n.name, ": cache_indirection without a past");
     if (n.has_input(kPastLength) && !n.has_input(kPastKey)) info.Unsupported("past_sequence_length, no past");
+    codec_ = BlockCodec(n);
     biased_ = n.has_input(kBias);
     scored_ = n.has_output(3);
   }
@@ -77,14 +81,21 @@ class MultiHeadAttention final : public Kernel {
     needs.push_back({static_cast<size_t>(z.batch) * sizeof(int64_t), kLengths, 64});
     if (mask > 0) needs.push_back({static_cast<size_t>(mask), kMask, 64});
     if (biased_) needs.push_back({static_cast<size_t>(z.batch * z.seq * heads_ * z.head) * 4, kQueries, 64});
+    if (beams_)
+      for (const auto& [slot, size] : {std::pair{kBeamKeys, z.head}, std::pair{kBeamValues, z.v_head}})
+        needs.push_back(
+            {BytesOf(fact(kPastKey)->dtype, z.batch * heads_ * total * codec_.RowWidth(size)), slot, 64});
     const auto wanted = [&](size_t o) {
       return o < shapes.outputs.size() && shapes.outputs[o].dtype != DType::kUndefined;
     };
+    if (codec_.quantized())
+      needs.push_back(
+          {dense::AppendKvScratchBytes(z.batch, z.keys, heads_, std::max(z.head, z.v_head)), kCodes, 64});
     const bool copies = fact(kPastKey) || (biased_ && rank(kKey) != 4);
     const auto append = [&](size_t output, size_t past, int64_t size, int slot) {
       if (!copies || wanted(output)) return;
       const DType dtype = fact(past) ? fact(past)->dtype : fact(kQuery)->dtype;
-      needs.push_back({BytesOf(dtype, z.batch * heads_ * total * size), slot, 64});
+      needs.push_back({BytesOf(dtype, z.batch * heads_ * total * codec_.RowWidth(size)), slot, 64});
     };
     append(1, kPastKey, z.head, kKeys);
     append(2, kPastValue, z.v_head, kValues);
@@ -119,6 +130,7 @@ class MultiHeadAttention final : public Kernel {
     };
     NewRows k, v;
     k.count = v.count = z.keys;
+    k.codec = v.codec = codec_;
     k.size = z.head;
     v.size = z.v_head;
     k.dtype = v.dtype = key ? key->dtype : dtype;
@@ -162,12 +174,19 @@ class MultiHeadAttention final : public Kernel {
         v.bias = {at(*bias, 2 * width), bias->dtype};
       }
     }
-    const KeyRows keys = AppendRows(context, z.batch, heads_, past, k, past_k, context.output(1), kKeys);
-    const KeyRows values = AppendRows(context, z.batch, heads_, past, v, past_v, context.output(2), kValues);
+    KeyRows keys = AppendRows(context, z.batch, heads_, past, k, past_k, context.output(1), kKeys, kCodes);
+    KeyRows values =
+        AppendRows(context, z.batch, heads_, past, v, past_v, context.output(2), kValues, kCodes);
+    if (const TensorView* beams = context.input(kIndirection)) {
+      keys = OfBeams(context, *beams, keys, z.batch, past, total, codec_.RowWidth(z.head), kBeamKeys);
+      values = OfBeams(context, *beams, values, z.batch, past, total, codec_.RowWidth(z.v_head), kBeamValues);
+    }
     args.k = keys.data;
     args.k_layout = keys.layout;
+    args.k_codec = keys.codec;
     args.v = values.data;
     args.v_layout = values.layout;
+    args.v_codec = values.codec;
     args.y = {y.data, y.dtype};
     args.y_layout = PackedLayout(z.seq, heads_ * z.v_head, z.v_head);
     auto* offset =
@@ -195,6 +214,38 @@ class MultiHeadAttention final : public Kernel {
       if (rank(kValue) == 3) z.v_head = dim(kValue, 2) / heads_;
     }
     return z;
+  }
+
+  /// The rows that each beam comes from: past token t of beam j of batch b lies with beam indirection[b, j,
+  /// t].
+  KeyRows OfBeams(KernelContext& context, const TensorView& beams, const KeyRows& rows, int64_t batch,
+                  int64_t past, int64_t total, int64_t width, int slot) const {
+    const Shape& s = beams.shape;
+    if (beams.dtype != DType::kInt32 || s.rank() != 3 || s[0] * s[1] != batch || s[2] < past)
+      Throw(Code::kInvalidModel, "cache_indirection has type ", NameOf(beams.dtype), " and shape ",
+            s.ToString(), ", expected int32 [batches, beams, >=", past, "] for ", batch, " rows");
+    const int64_t count = s[1];
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t t = 0; t < past; ++t)
+        if (const int32_t from = beams.as<int32_t>()[b * s[2] + t]; from < 0 || from >= count)
+          Throw(Code::kInvalidInput, "cache_indirection names beam ", from, " of ", count);
+    const auto element = static_cast<int64_t>(BytesOf(rows.data.dtype, 1));
+    const size_t row = static_cast<size_t>(width * element);
+    auto* out =
+        static_cast<std::byte*>(Workspace(context, slot, static_cast<size_t>(batch * heads_ * total) * row));
+    const auto* in = static_cast<const std::byte*>(rows.data.data);
+    context.threads().Run(batch * heads_, [&](int64_t task, int) {
+      const int64_t b = task / heads_, h = task % heads_;
+      for (int64_t t = 0; t < total; ++t) {
+        const int64_t from = t < past ? b / count * count + beams.as<int32_t>()[b * s[2] + t] : b;
+        std::memcpy(out + static_cast<size_t>(task * total + t) * row,
+                    in + (from * rows.layout.batch_stride + h * rows.layout.head_stride +
+                          t * rows.layout.seq_stride) *
+                             element,
+                    row);
+      }
+    });
+    return {{out, rows.data.dtype}, HeadsFirst(heads_, total, width), rows.codec};
   }
 
   void CheckShapes(KernelContext& context, const Sizes& z) const {
@@ -235,13 +286,15 @@ class MultiHeadAttention final : public Kernel {
     args.max_keys = total;
     args.scale = scale_ != 0 ? scale_ : 1.0f / std::sqrt(static_cast<float>(std::max<int64_t>(z.head, 1)));
     args.right_window = causal_ ? 0 : -1;
+    args.k_codec = args.v_codec = codec_;
     args.qk_mode = scored_ ? dense::QkOutput::kMasked : dense::QkOutput::kNone;
     return args;
   }
 
   int64_t heads_ = 0;
+  dense::KvCodec codec_;
   float scale_ = 0, filter_ = -10000;
-  bool causal_ = false, biased_ = false, scored_ = false;
+  bool causal_ = false, biased_ = false, scored_ = false, beams_ = false;
 };
 
 std::unique_ptr<Kernel> Create(const KernelInfo& info) {
@@ -255,7 +308,8 @@ void RegisterMultiHeadAttention(kernels::Registry& registry) {
   def.domain = graph::kMsDomain;
   def.op = "MultiHeadAttention";
   const kernels::TypeSet floats = kernels::kFloats, ints = {DType::kInt32, DType::kInt64};
-  def.types = {floats, floats, floats, floats, ints, floats, floats, floats, ints};
+  const kernels::TypeSet caches = floats | kernels::TypeSet{DType::kInt8};
+  def.types = {floats, floats, floats, floats, ints, floats, caches, caches, ints};
   def.create = Create;
   def.cache_inputs = 1u << kPastKey | 1u << kPastValue;
   def.cache_pairs = {{kPastKey, 1}, {kPastValue, 2}};

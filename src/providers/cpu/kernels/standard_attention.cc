@@ -14,7 +14,7 @@ using kernels::Kernel;
 using kernels::KernelContext;
 using kernels::KernelInfo;
 
-enum Slot { kAttention, kLengths, kKeys, kValues };
+enum Slot { kAttention, kLengths, kKeys, kValues, kCodes };
 
 struct Sizes {
   int64_t batch = 0, seq = 0, q_heads = 0, kv_heads = 0, keys = 0, head = 0, v_head = 0;
@@ -39,6 +39,7 @@ class StandardAttention final : public Kernel {
     scale_ = n.Float("scale", 0);
     has_scale_ = n.has_attr("scale");
     softcap_ = n.Float("softcap", 0);
+    codec_ = BlockCodec(n);
     q_heads_ = n.Int("q_num_heads", 0);
     kv_heads_ = n.Int("kv_num_heads", 0);
     if (n.has_output(3)) {
@@ -81,10 +82,15 @@ class StandardAttention final : public Kernel {
     const auto wanted = [&](size_t o) {
       return o < shapes.outputs.size() && shapes.outputs[o].dtype != DType::kUndefined;
     };
+    if (codec_.quantized())
+      needs.push_back(
+          {dense::AppendKvScratchBytes(z.batch, z.keys, z.kv_heads, std::max(z.head, z.v_head)), kCodes, 64});
     if (past && !wanted(1))
-      needs.push_back({BytesOf(past->dtype, z.batch * z.kv_heads * total * z.head), kKeys, 64});
+      needs.push_back(
+          {BytesOf(past->dtype, z.batch * z.kv_heads * total * codec_.RowWidth(z.head)), kKeys, 64});
     if (past_value && !wanted(2))
-      needs.push_back({BytesOf(past_value->dtype, z.batch * z.kv_heads * total * z.v_head), kValues, 64});
+      needs.push_back({BytesOf(past_value->dtype, z.batch * z.kv_heads * total * codec_.RowWidth(z.v_head)),
+                       kValues, 64});
   }
 
   void Compute(KernelContext& context) const override {
@@ -116,12 +122,13 @@ class StandardAttention final : public Kernel {
       r.layout = flat ? PackedLayout(z.keys, z.kv_heads * size, size) : HeadsFirst(z.kv_heads, z.keys, size);
       r.count = z.keys;
       r.size = size;
+      r.codec = codec_;
       return r;
     };
-    const KeyRows keys =
-        AppendRows(context, z.batch, z.kv_heads, past, rows(k, z.head), past_k, context.output(1), kKeys);
-    const KeyRows values =
-        AppendRows(context, z.batch, z.kv_heads, past, rows(v, z.v_head), past_v, context.output(2), kValues);
+    const KeyRows keys = AppendRows(context, z.batch, z.kv_heads, past, rows(k, z.head), past_k,
+                                    context.output(1), kKeys, kCodes);
+    const KeyRows values = AppendRows(context, z.batch, z.kv_heads, past, rows(v, z.v_head), past_v,
+                                      context.output(2), kValues, kCodes);
 
     dense::AttentionArgs args = Args(z, total);
     auto* offset = static_cast<int64_t*>(
@@ -142,8 +149,10 @@ class StandardAttention final : public Kernel {
         flat ? PackedLayout(z.seq, z.q_heads * z.head, z.head) : HeadsFirst(z.q_heads, z.seq, z.head);
     args.k = keys.data;
     args.k_layout = keys.layout;
+    args.k_codec = keys.codec;
     args.v = values.data;
     args.v_layout = values.layout;
+    args.v_codec = values.codec;
     args.y = {y.data, y.dtype};
     args.y_layout =
         flat ? PackedLayout(z.seq, z.q_heads * z.v_head, z.v_head) : HeadsFirst(z.q_heads, z.seq, z.v_head);
@@ -194,6 +203,7 @@ class StandardAttention final : public Kernel {
     args.left_window = left_;
     args.right_window = causal_ ? 0 : right_;
     args.qk_mode = qk_mode_;
+    args.k_codec = args.v_codec = codec_;
     return args;
   }
 
@@ -201,6 +211,7 @@ class StandardAttention final : public Kernel {
   int mask_ = 3, past_key_ = 4, past_value_ = 5, nonpad_ = 6;
   int64_t left_ = -1, right_ = -1, q_heads_ = 0, kv_heads_ = 0;
   float scale_ = 0, softcap_ = 0;
+  dense::KvCodec codec_;
   dense::QkOutput qk_mode_ = dense::QkOutput::kNone;
 };
 
@@ -211,19 +222,18 @@ std::unique_ptr<Kernel> Create(const KernelInfo& info) {
 }  // namespace
 
 void RegisterStandardAttention(kernels::Registry& registry) {
+  const kernels::TypeSet caches = kernels::kFloats | kernels::TypeSet{DType::kInt8};
   const kernels::TypeSet mask = kernels::kFloats | kernels::TypeSet{DType::kBool};
   kernels::KernelDef def;
   def.op = "Attention";
-  def.types = {kernels::kFloats, kernels::kFloats, kernels::kFloats, mask,
-               kernels::kFloats, kernels::kFloats, {DType::kInt64}};
+  def.types = {kernels::kFloats, kernels::kFloats, kernels::kFloats, mask, caches, caches, {DType::kInt64}};
   def.create = Create;
   def.cache_inputs = 1u << 4 | 1u << 5;
   def.cache_pairs = {{4, 1}, {5, 2}};
   registry.Add(def);
   def.domain = graph::kUllageDomain;
   def.op = "CachedAttention";
-  def.types = {kernels::kFloats, kernels::kFloats, kernels::kFloats,
-               kernels::kFloats, kernels::kFloats, mask};
+  def.types = {kernels::kFloats, kernels::kFloats, kernels::kFloats, caches, caches, mask};
   def.cache_inputs = 1u << 3 | 1u << 4;
   def.cache_pairs = {{3, 1}, {4, 2}};
   registry.Add(std::move(def));
