@@ -139,7 +139,8 @@ HWY_NOINLINE void Sweep(const float* a, int64_t a_step, const float* b, const in
   }
 }
 
-// Registers: rows times vectors of sums, and the vectors of b.
+// Registers: rows times vectors of sums, and the vectors of b. Once per instruction set.
+#undef ULLAGE_CONV_SWEEP
 #if HWY_TARGET <= HWY_AVX3
 #define ULLAGE_CONV_SWEEP(n, v512, v256, vmore) Sweep<n, v512>
 #elif HWY_TARGET == HWY_AVX2
