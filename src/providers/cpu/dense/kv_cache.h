@@ -18,7 +18,7 @@ struct CacheArray {
   int64_t batch_stride = 0;  ///< usually kv_heads * capacity * head size
   int64_t head_stride = 0;   ///< usually capacity * head size
   int64_t row = 0;           ///< from one row to the next; 0: head size
-  KvCodec codec;             ///< of integers; strides and rows then count bytes
+  KvCodec codec = {};        ///< of integers; strides and rows then count bytes
 };
 
 /// Writes new rows of keys and values behind the past ones.
