@@ -1,10 +1,12 @@
 #include "providers/cpu/kernels/linear_parts.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "core/checked.h"
 #include "core/error.h"
 #include "providers/cpu/dense/gemm.h"
+#include "providers/cpu/quant/pack_blocks.h"
 
 namespace ullage::cpu {
 namespace {
@@ -34,19 +36,46 @@ quant::Accuracy AccuracyOf(const LinearPart& part, const graph::Node& node, int6
   return bits == 8 ? quant::Accuracy::kInt8 : bits == 16 ? quant::Accuracy::kInt16 : quant::Accuracy::kFloat;
 }
 
-/// Calls pack(first, last) for ranges of the `count` rows of a source of `bytes` bytes in which rows follow
-/// each other, `unit` rows or more at a time, and gives back what was read.
-void StreamRows(const graph::Constant& source, int64_t count, int64_t unit, ThreadTeam& team,
-                const auto& pack) {
-  const auto bytes = static_cast<int64_t>(source.size_bytes);
+using Sources = std::initializer_list<graph::ConstantPtr>;
+
+/// Gives back what was read of each source when [first, last) of `count` equal parts of all of them were.
+void ReleaseParts(const Sources& sources, int64_t first, int64_t last, int64_t count) {
+  for (const auto& source : sources) {
+    if (!source) continue;
+    const auto bytes = static_cast<int64_t>(source->size_bytes);
+    ReleasePages(*source, first * bytes / count, last * bytes / count);
+  }
+}
+
+int64_t BytesOfAll(const Sources& sources) {
+  int64_t bytes = 0;
+  for (const auto& source : sources) bytes += source ? static_cast<int64_t>(source->size_bytes) : 0;
+  return bytes;
+}
+
+/// Calls pack(first, last) for ranges of `count` rows, which follow each other in every source, `unit` rows
+/// or more at a time, by the team; gives back what was read of large sources at once.
+void StreamRows(const Sources& sources, int64_t count, int64_t unit, ThreadTeam& team, const auto& pack) {
+  const int64_t bytes = BytesOfAll(sources);
   const int64_t per_unit = std::max<int64_t>(1, bytes / std::max<int64_t>(1, CeilDiv(count, unit)));
   const int64_t units = bytes > 4 * kStreamBytes ? std::max<int64_t>(1, kStreamBytes / per_unit) : 1;
   const int64_t step = units * unit;
   team.Run(CeilDiv(count, step), [&](int64_t task, int) {
     const int64_t first = task * step, last = std::min(count, first + step);
     pack(first, last);
-    if (units > 1) ReleasePages(source, first * bytes / count, last * bytes / count);
+    if (bytes > 4 * kStreamBytes) ReleaseParts(sources, first, last, count);
   });
+}
+
+/// Calls pack(first, last) for slabs of `count` rows of K, one after the other, of about 4 mebibytes.
+void StreamSlabs(const Sources& sources, int64_t count, const auto& pack) {
+  const int64_t row = std::max<int64_t>(1, BytesOfAll(sources) / count);
+  const int64_t step = std::max<int64_t>(1, 4 * kStreamBytes / row);
+  for (int64_t first = 0; first < count; first += step) {
+    const int64_t last = std::min(count, first + step);
+    pack(first, last);
+    ReleaseParts(sources, first, last, count);
+  }
 }
 
 }  // namespace
@@ -116,39 +145,39 @@ kernels::PrepackRequirement LinearPart::Requirement(std::vector<int> replaces) c
 }
 
 void LinearPart::Pack(std::byte* out, ThreadTeam& team) const {
-  const graph::Constant& data = *weight.data;
-  WillNeedPages(data);
-  if (weight.dense()) {
-    const dense::ConstArray source = {data.data().data(), data.dtype};
-    if (weight.format == "dense_nk") {
-      StreamRows(data, weight.n, dense::kPanel, team, [&](int64_t first, int64_t last) {
-        dense::PackB(source, true, weight.k, weight.n, weight.k, first / dense::kPanel,
-                     CeilDiv(last, dense::kPanel), out);
+  const WeightSpec& w = weight;
+  WillNeedPages(*w.data);
+  if (w.dense()) {
+    const dense::ConstArray source = {w.data->data().data(), w.data->dtype};
+    if (w.format == "dense_nk") {
+      StreamRows({w.data}, w.n, dense::kPanel, team, [&](int64_t first, int64_t last) {
+        dense::PackB(source, true, w.k, w.n, w.k, first / dense::kPanel, CeilDiv(last, dense::kPanel), out);
       });
     } else {
-      const int64_t row = static_cast<int64_t>(data.size_bytes) / weight.k;
-      const int64_t step = std::max<int64_t>(1, 4 * kStreamBytes / std::max<int64_t>(row, 1));
-      for (int64_t k0 = 0; k0 < weight.k; k0 += step) {
-        const int64_t k1 = std::min(weight.k, k0 + step);
-        dense::PackBRows(team, source, weight.n, weight.n, weight.k, k0, k1, out);
-        ReleasePages(data, k0 * row, k1 * row);
-      }
+      StreamSlabs({w.data}, w.k, [&](int64_t first, int64_t last) {
+        dense::PackBRows(team, source, w.n, w.n, w.k, first, last, out);
+      });
     }
   } else {
-    const BlockWeightView view = weight.view();
+    const BlockWeightView view = w.view();
     CheckView(view);
-    const auto pack = [&](int64_t first, int64_t last) { quant::Pack(view, layout, first, last, out); };
     if (view.format.kind == BlockKind::kQdqKN) {
-      const int64_t step = 16;  // ranges of groups, large enough to read a row of the source well
-      team.Run(CeilDiv(layout.groups, step),
-               [&](int64_t task, int) { pack(task * step, std::min(layout.groups, (task + 1) * step)); });
-    } else {
-      StreamRows(data, weight.n, 4 * quant::kGroupRows, team, [&](int64_t first, int64_t last) {
-        pack(first / quant::kGroupRows, CeilDiv(last, quant::kGroupRows));
+      constexpr int64_t kGroups = 16;  // large enough to read a row of the source well
+      StreamSlabs({w.data, w.scales, w.zero_points}, layout.blocks, [&](int64_t first, int64_t last) {
+        team.Run(CeilDiv(layout.groups, kGroups), [&](int64_t task, int) {
+          quant::PackBlocks(view, layout, task * kGroups, std::min(layout.groups, (task + 1) * kGroups),
+                            first, last, out);
+        });
       });
+    } else {
+      StreamRows({w.data, w.scales, w.zero_points}, w.n, 4 * quant::kGroupRows, team,
+                 [&](int64_t first, int64_t last) {
+                   quant::Pack(view, layout, first / quant::kGroupRows, CeilDiv(last, quant::kGroupRows),
+                               out);
+                 });
     }
   }
-  for (const auto& part : {weight.data, weight.scales, weight.zero_points, weight.g_idx})
+  for (const auto& part : {w.data, w.scales, w.zero_points, w.g_idx})
     if (part) ReleasePages(*part);
 }
 

@@ -2,11 +2,14 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
+#include "core/checked.h"
 #include "core/error.h"
 #include "core/gguf_block.h"
 #include "core/half.h"
 #include "core/scaled_block.h"
+#include "providers/cpu/quant/pack_blocks.h"
 #include "providers/cpu/quant/packed_group.h"
 #include "providers/cpu/quant/packed_weight.h"
 #include "providers/cpu/quant/planes.h"
@@ -113,19 +116,28 @@ float RowFactor(const ScaledReader& reader, int64_t n) {
   return std::ldexp(1.0f, std::max(std::ilogb(largest) - 14, -126));
 }
 
-void PackScales(const ScaledReader& reader, const PackedLayout& l, int64_t n0, int rows, uint8_t* group) {
+/// The scales of blocks [b0, b1) of 32: each belongs to the block it starts in. All of them go with the first
+/// block where their form depends on the whole row, or blocks do not divide it.
+std::pair<int64_t, int64_t> ScalesOf(const ScaledReader& reader, const PackedLayout& l, int64_t b0,
+                                     int64_t b1) {
+  if (l.indexed || l.scale_form == ScaleForm::kFloat16Row) return {0, b0 == 0 ? reader.blocks() : 0};
+  return {CeilDiv(b0 * kBlock, l.span), b1 == l.blocks ? reader.blocks() : CeilDiv(b1 * kBlock, l.span)};
+}
+
+void PackScales(const ScaledReader& reader, const PackedLayout& l, int64_t n0, int rows, int64_t begin,
+                int64_t end, uint8_t* group) {
   const GroupParts parts = PartsOf(l);
   for (int r = 0; r < rows; ++r) {
     const int64_t n = n0 + r;
     float inverse = 1;
-    if (l.scale_form == ScaleForm::kFloat16Row) {
+    if (l.scale_form == ScaleForm::kFloat16Row && begin < end) {
       const float factor = RowFactor(reader, n);
       inverse = 1 / factor;
       Put(group, 0, r, factor);
     }
     float scales[kScaleChunk];
-    for (int64_t first = 0; first < reader.blocks(); first += kScaleChunk) {
-      const int64_t count = std::min(kScaleChunk, reader.blocks() - first);
+    for (int64_t first = begin; first < end; first += kScaleChunk) {
+      const int64_t count = std::min(kScaleChunk, end - first);
       reader.Scales(n, first, count, scales);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t b = first + i;
@@ -150,15 +162,16 @@ void PackScales(const ScaledReader& reader, const PackedLayout& l, int64_t n0, i
 }
 
 void PackScaledGroups(const ScaledReader& reader, const PackedLayout& l, int64_t first, int64_t last,
-                      uint8_t* base) {
+                      int64_t b0, int64_t b1, uint8_t* base) {
+  const auto [begin, end] = ScalesOf(reader, l, b0, b1);
   const size_t code_offset = PartsOf(l).code;
   for (int64_t g = first; g < last; ++g) {
     const int rows = static_cast<int>(std::min(kGroupRows, l.n - g * kGroupRows));
-    PackScales(reader, l, g * kGroupRows, rows, base + static_cast<size_t>(g) * l.group_bytes);
+    PackScales(reader, l, g * kGroupRows, rows, begin, end, base + static_cast<size_t>(g) * l.group_bytes);
   }
   const int64_t rows = std::min(last * kGroupRows, l.n) - first * kGroupRows;
   uint8_t codes[kTileGroups * kGroupRows * kBlock] = {};
-  for (int64_t b = 0; b < l.blocks; ++b) {
+  for (int64_t b = b0; b < b1; ++b) {
     const int64_t count = std::min(kBlock, l.k - b * kBlock);
     if (count < kBlock) std::memset(codes, 0, sizeof codes);
     reader.CodeTile(first * kGroupRows, rows, b * kBlock, count, codes, kBlock);
@@ -180,6 +193,11 @@ void PackIndex(const ScaledReader& reader, const PackedLayout& l, uint8_t* out) 
 
 void Pack(const BlockWeightView& view, const PackedLayout& l, int64_t first_group, int64_t last_group,
           void* packed) {
+  PackBlocks(view, l, first_group, last_group, 0, l.blocks, packed);
+}
+
+void PackBlocks(const BlockWeightView& view, const PackedLayout& l, int64_t first_group, int64_t last_group,
+                int64_t first_block, int64_t last_block, void* packed) {
   if (view.format != l.source || view.n != l.n || view.k != l.k || (!view.g_idx.empty() && !l.indexed))
     Throw(Code::kInvalidModel, "weight [", view.n, ",", view.k, "] ", view.format.Name(),
           " is not what was planned: [", l.n, ",", l.k, "] ", l.source.Name());
@@ -187,7 +205,7 @@ void Pack(const BlockWeightView& view, const PackedLayout& l, int64_t first_grou
   const size_t parts_bytes = l.row_bytes + l.scale_bytes;
   uint8_t* index = base;
   base += l.index_bytes;
-  for (int64_t g = first_group; g < last_group; ++g)
+  for (int64_t g = first_group; g < last_group && first_block == 0; ++g)
     std::memset(base + static_cast<size_t>(g) * l.group_bytes, 0, parts_bytes);
   if (view.format.kind == BlockKind::kGguf) {
     for (int64_t g = first_group; g < last_group; ++g) {
@@ -197,10 +215,10 @@ void Pack(const BlockWeightView& view, const PackedLayout& l, int64_t first_grou
     return;
   }
   const ScaledReader reader(view);
-  if (l.indexed && first_group == 0) PackIndex(reader, l, index);
+  if (l.indexed && first_group == 0 && first_block == 0) PackIndex(reader, l, index);
   const int64_t step = view.format.kind == BlockKind::kQdqKN ? kTileGroups : 1;
   for (int64_t g = first_group; g < last_group; g += step)
-    PackScaledGroups(reader, l, g, std::min(g + step, last_group), base);
+    PackScaledGroups(reader, l, g, std::min(g + step, last_group), first_block, last_block, base);
 }
 
 void DequantizePackedRow(const PackedLayout& l, const void* packed, int64_t n, float* out) {

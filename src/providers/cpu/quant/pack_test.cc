@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "providers/cpu/quant/aligned_test_buffer.h"
+#include "providers/cpu/quant/pack_blocks.h"
 #include "providers/cpu/quant/packed_weight.h"
 #include "providers/cpu/quant/quant_test_util.h"
 #include "ullage/error.h"
@@ -52,7 +53,7 @@ TEST(Pack, KeepsTheValuesOfEveryFormat) {
 TEST(Pack, RangesOfGroupsMakeTheSameBytes) {
   for (const FormatCase& c : AllFormats()) {
     SCOPED_TRACE(c.name);
-    const int64_t n = 16 * 21 + 3, k = AlignUp<int64_t>(70, c.k_step);
+    const int64_t n = 16 * 21 + 3, k = AlignUp<int64_t>(170, c.k_step);
     const TestWeight w = RandomWeight(c.format, n, k, 3, c.g_idx);
     const PackedLayout layout = PlanPack(c.format, n, k, Accuracy::kInt8, c.g_idx);
     AlignedTestBuffer whole(layout.bytes), parts(layout.bytes);
@@ -60,6 +61,11 @@ TEST(Pack, RangesOfGroupsMakeTheSameBytes) {
     for (int64_t g = layout.groups; g > 0; g -= 5)
       Pack(w.view(), layout, std::max<int64_t>(0, g - 5), g, parts.data());
     EXPECT_EQ(std::memcmp(whole.data(), parts.data(), layout.bytes), 0);
+    if (c.format.kind == BlockKind::kGguf) continue;
+    AlignedTestBuffer slabs(layout.bytes);
+    for (int64_t b = 0; b < layout.blocks; b += 2)
+      PackBlocks(w.view(), layout, 0, layout.groups, b, std::min(layout.blocks, b + 2), slabs.data());
+    EXPECT_EQ(std::memcmp(whole.data(), slabs.data(), layout.bytes), 0);
   }
 }
 
