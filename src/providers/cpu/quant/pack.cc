@@ -26,9 +26,33 @@ uint32_t Quad(const uint8_t* codes) {
   return v;
 }
 
+typedef uint32_t Words __attribute__((vector_size(16)));
+
+Words LoadWords(const uint8_t* p) {
+  Words v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+// Words i…i+3 of rows r…r+3 to lines i…i+3.
+void Transpose(const uint8_t* rows, int64_t pitch, uint8_t* out) {
+  const Words a = LoadWords(rows), b = LoadWords(rows + pitch), c = LoadWords(rows + 2 * pitch),
+              d = LoadWords(rows + 3 * pitch);
+  const Words ac = __builtin_shufflevector(a, c, 0, 4, 1, 5), bd = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+  const Words ac2 = __builtin_shufflevector(a, c, 2, 6, 3, 7),
+              bd2 = __builtin_shufflevector(b, d, 2, 6, 3, 7);
+  const Words lines[4] = {
+      __builtin_shufflevector(ac, bd, 0, 4, 1, 5), __builtin_shufflevector(ac, bd, 2, 6, 3, 7),
+      __builtin_shufflevector(ac2, bd2, 0, 4, 1, 5), __builtin_shufflevector(ac2, bd2, 2, 6, 3, 7)};
+  for (int i = 0; i < 4; ++i) std::memcpy(out + i * 64, &lines[i], sizeof lines[i]);
+}
+
 // A packed block from the planes of 16 rows, which are `pitch` bytes apart.
 void Interleave(int words, const uint8_t* planes, int64_t pitch, uint8_t* out) {
-  for (int i = 0; i < words; ++i)
+  int i = 0;
+  for (; i + 4 <= words; i += 4)
+    for (int r = 0; r < 16; r += 4) Transpose(planes + r * pitch + i * 4, pitch, out + i * 64 + r * 4);
+  for (; i < words; ++i)
     for (int r = 0; r < 16; ++r) std::memcpy(out + i * 64 + r * 4, planes + r * pitch + i * 4, 4);
 }
 

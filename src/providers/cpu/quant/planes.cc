@@ -41,6 +41,19 @@ void BitPlane(const uint8_t* bytes, int shift, uint8_t* out) {
   std::memcpy(out, &word, sizeof word);
 }
 
+/// The same from 32 bits, one per element.
+void BitPlaneOf(uint32_t bits, uint8_t* out) {
+  for (int i = 0; i < 4; i += 2) {  // bits 4q + i and 4q + i + 1, each to the lowest byte of its half
+    constexpr uint64_t kNibbles = 0x1111111111111111;
+    uint64_t v = ((bits >> i) | static_cast<uint64_t>(bits) >> (i + 1) << 32) & kNibbles;
+    v = (v | v >> 3) & 0x0303030303030303;
+    v = (v | v >> 6) & 0x000f000f000f000f;
+    v |= v >> 12;
+    out[i] = static_cast<uint8_t>(v);
+    out[i + 1] = static_cast<uint8_t>(v >> 32);
+  }
+}
+
 template <int kBytes>
 void Copy(const uint8_t* from, uint8_t* out) {
   std::memcpy(out, from, kBytes);
@@ -105,9 +118,11 @@ void PlanesOfGguf(GgufType type, const std::byte* block, uint8_t* planes) {
       return;
     case GgufType::kQ5_0:
     case GgufType::kQ5_1: {
-      uint8_t codes[32];
-      GgufCodesOf(type, block, codes);
-      return PlanesOfCodes(5, codes, planes);
+      const uint8_t* high = b + (type == GgufType::kQ5_0 ? 2 : 4);
+      uint32_t bits;
+      std::memcpy(&bits, high, sizeof bits);
+      Copy<16>(high + 4, planes);
+      return BitPlaneOf(bits, planes + 16);
     }
   }
 }
