@@ -35,6 +35,7 @@ struct Initializer {
   void FindPrepacked();
   void Reserve();
   void ReadRunOptions();
+  void PackBlocks(std::byte* region);
   void Prepack();
 
   std::string cache_path, cache_key;  // of session.prepacked_cache
@@ -343,12 +344,31 @@ void Initializer::Reserve() {
   s.allocations_at_start_ = s.allocator_->allocations();
 }
 
+/// Large blocks by the whole team, one after the other; then the others, each by one of its threads, the
+/// largest first: packing only reads the model and writes its block.
+void Initializer::PackBlocks(std::byte* region) {
+  constexpr size_t kLarge = size_t{8} << 20;
+  std::vector<const Session::Block*> small;
+  for (const auto& block : s.blocks_) {
+    if (block.bytes < kLarge)
+      small.push_back(&block);
+    else
+      block.step->kernel->Prepack(block.index, region + block.offset, *s.team_);
+  }
+  std::stable_sort(small.begin(), small.end(),
+                   [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
+  s.team_->Run(static_cast<int64_t>(small.size()), [&](int64_t i, int) {
+    const Session::Block& block = *small[static_cast<size_t>(i)];
+    ThreadTeam alone(1);
+    block.step->kernel->Prepack(block.index, region + block.offset, alone);
+  });
+}
+
 void Initializer::Prepack() {
   std::byte* region = s.prepacked_region_.data();
-  for (const auto& block : s.blocks_) {
-    if (!packed) block.step->kernel->Prepack(block.index, region + block.offset, *s.team_);
+  for (const auto& block : s.blocks_)
     s.prepacked_.blocks.push_back((packed ? packed : region) + block.offset);
-  }
+  if (!packed) PackBlocks(region);
   if (!packed && !cache_path.empty())
     s.prepacked_cache_ =
         WritePrepacked(cache_path, cache_key, {region, static_cast<size_t>(s.prepacked_bytes_)}, *s.team_)
