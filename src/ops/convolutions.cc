@@ -322,7 +322,12 @@ void RegisterConvolutions(Registry& ops) {
                  .reads_values = Bits(1, 2)});
   ops.push_back({.name = "DeformConv", .since = 19, .min_inputs = 3, .max_inputs = 5, .rule = DeformConv});
   ops.push_back({.name = "MaxRoiPool", .since = 1, .min_inputs = 2, .max_inputs = 2, .rule = MaxRoiPool});
-  ops.push_back({.domain = ms, .name = "FusedConv", .min_inputs = 2, .max_inputs = 4, .rule = Conv});
+  ops.push_back({.domain = ms,
+                 .name = "FusedConv",
+                 .min_inputs = 2,
+                 .max_inputs = 4,
+                 .rule = Conv,
+                 .in_place = Bits(3)});
   ops.push_back({.domain = ms, .name = "NhwcMaxPool", .rule = NhwcMaxPool});
   ops.push_back({.domain = ms,
                  .name = "QLinearAveragePool",

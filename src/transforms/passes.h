@@ -7,6 +7,11 @@ namespace ullage::transforms {
 
 int RemoveDead(PassContext& context);
 
+// qlinear.cc
+int ExpandQLinear(PassContext& context);
+// conv_scale.cc, conv_activation.cc
+int FoldConvScale(PassContext& context);
+int FuseConvActivation(PassContext& context);
 // fold.cc: arithmetic on constants. The first spares what feeds only weights of products, which
 // MakeLinear reads in place; the second takes what is left.
 int FoldConstants(PassContext& context);

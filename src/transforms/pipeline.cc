@@ -12,6 +12,7 @@ namespace {
 
 constexpr Pass kPipeline[] = {
     {"dead-nodes", RemoveDead, "Removes nodes whose results nobody uses."},
+    {"qlinear", ExpandQLinear, "Operators on 8-bit tensors, in terms of dequantised ones.", true},
     {"constant-folding", FoldConstants, "Computes nodes whose inputs are all constant."},
     {"inline-if", InlineConditionals, "Puts the only possible branch of an If in its place."},
     {"select", SelectConstants, "An If between constants becomes a choice without a sub-graph."},
@@ -20,6 +21,8 @@ constexpr Pass kPipeline[] = {
     {"linear", MakeLinear, "Products with constant weights, quantised or not, and their biases."},
     {"norm", FuseNorm, "Decomposed RMS and layer normalisation."},
     {"gelu", FuseGelu, "Decomposed GELU, erf and tanh forms."},
+    {"conv-scale", FoldConvScale, "Batch normalisation and the like in the filters of a convolution."},
+    {"conv-activation", FuseConvActivation, "Convolutions with what is added to them and their activation."},
     {"rope", FuseRotary, "Decomposed rotary embedding."},
     {"shape-folding", FoldShapes, "Sizes are read where they are known first, and once."},
     {"constant-folding", FoldConstants,

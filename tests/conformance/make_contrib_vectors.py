@@ -278,8 +278,49 @@ def quantisation():
                                                      np.array([3, -30, 1], np.int16)], 1, axis=0)
 
 
+def convolutions():
+    x, w, bias = f32(2, 6, 9, 11), f32(8, 3, 3, 3, scale=0.3), f32(8)
+    shape = dict(group=2, pads=[1, 1, 1, 1], strides=[2, 1])
+    for name, params in [("Relu", []), ("Tanh", []), ("Sigmoid", []), ("LeakyRelu", [0.2]), ("Clip", [-0.5, 1.5]),
+                         ("HardSigmoid", [0.3, 0.4])]:
+        case("fused_conv_" + name.lower(), "FusedConv", [x, w, bias], 1, constant=[1, 2], activation=name,
+             **({"activation_params": params} if params else {}), **shape)
+    case("fused_conv_addend", "FusedConv", [x, w, bias, f32(2, 8, 5, 11)], 1, constant=[1, 2], activation="Relu", **shape)
+    case("fused_conv_dynamic", "FusedConv", [x, w, bias], 1, activation="Relu", auto_pad="SAME_LOWER", group=2,
+         strides=[2, 2], dilations=[1, 1])
+
+
+def embeddings():
+    ids, segments = rng.integers(0, 20, (2, 5)).astype(np.int32), rng.integers(0, 2, (2, 5)).astype(np.int32)
+    word, position, segment, gamma, beta = f32(20, 16), f32(8, 16), f32(2, 16), f32(16), f32(16)
+    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], np.int32)
+    case("embed_norm", "EmbedLayerNormalization", [ids, segments, word, position, segment, gamma, beta, mask], 3,
+         epsilon=1e-5)
+    case("embed_norm_no_segments", "EmbedLayerNormalization", [ids, None, word, position, None, gamma, beta], 2,
+         epsilon=1e-5)
+    case("embed_norm_positions", "EmbedLayerNormalization",
+         [ids, None, word, position, None, gamma, beta, None, np.array([[7, 0, 3, 3, 1]], np.int32)], 2, epsilon=1e-5)
+
+
+def recurrent():
+    steps, b, n, h = 5, 3, 7, 6
+    x = f32(steps, b, n)
+    for directions, direction in [(1, "forward"), (1, "reverse"), (2, "bidirectional")]:
+        for per_column in (0, 1):
+            w = rng.integers(-100, 100, (directions, n, 4 * h)).astype(np.int8)
+            r = rng.integers(-100, 100, (directions, h, 4 * h)).astype(np.int8)
+            size = (directions, 4 * h) if per_column else (directions,)
+            w_scale, r_scale = (np.abs(f32(*size)) * 0.01 + 0.001 for _ in range(2))
+            zero = np.zeros(size, np.int8)
+            case(f"quantized_lstm_{direction}{'_columns' if per_column else ''}", "DynamicQuantizeLSTM",
+                 [x, w, r, f32(directions, 8 * h), i32(5, 2, 4), f32(directions, b, h), f32(directions, b, h), None,
+                  w_scale.astype(np.float32), zero, r_scale.astype(np.float32), zero], 3,
+                 constant=[1, 2, 8, 9, 10, 11], direction=direction, hidden_size=h,
+                 rtol=1e-2, atol=3e-3)  # ONNX Runtime quantises the state by groups of rows that depend on its threads
+
+
 for make in (multi_head_attention, attention, rotary, group_query_attention, norms, activations, products, lookups,
-             quantisation):
+             quantisation, convolutions, embeddings, recurrent):
     make()
 out = pathlib.Path(__file__).with_name("contrib_vectors.json")
 out.write_text("{\"cases\": [\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]}\n")

@@ -5,7 +5,7 @@
 
 The cases are those that the onnx package makes in memory (kind "node"). A case that does not pass must be listed in
 onnx_exceptions.tsv (name, status, reason); a listed case that passes is a failure, too, so that the list cannot go
-stale. --update rewrites the list from this run. The last line is `onnx cases: N passed, N failed, N skipped`, where
+stale. --update rewrites the list from this run. The last line is `onnx_cases: N passed, N failed, N skipped`, where
 skipped are the exceptions.
 
 Comparison as in onnx.backend.test: rtol 1e-3 and atol 1e-7 unless the case says otherwise, equal shapes and types.
@@ -144,7 +144,7 @@ def main():
         else:
             failed += 1
             print(f"FAIL {name}: " + ("passes, but is listed as an exception" if status == "pass" else f"{status} {reason[:200]}"))
-    print(f"onnx cases: {passed} passed, {failed} failed, {skipped} skipped")
+    print(f"onnx_cases: {passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
 

@@ -35,6 +35,11 @@ int64_t Plus(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &r) ? INT64_MAX : r;
 }
 
+/// An odd number of cache lines.
+int64_t Padded(int64_t floats) {
+  return CeilDiv(floats, kLine) / 2 * 2 * kLine + kLine;
+}
+
 struct Tile {
   int64_t rows, cols;
 };
@@ -48,9 +53,10 @@ void SetTile(const ConvArgs& g, const Tile& tile, ConvPlan* p) {
   p->tile_cols = tile.cols;
   p->pitch = tile.cols + p->reads[2].shifts;
   p->phase_rows = tile.rows + p->reads[1].shifts;
-  p->channel_floats = std::max<int64_t>(g.axes[0].taps, 1) * PhaseCount(*p) * p->phase_rows * p->pitch;
+  p->used_floats = std::max<int64_t>(g.axes[0].taps, 1) * PhaseCount(*p) * p->phase_rows * p->pitch;
+  p->channel_floats = Padded(p->used_floats);
   p->positions = (tile.rows - 1) * p->pitch + tile.cols;
-  p->c_pitch = AlignUp(p->positions, kConvAlign);
+  p->c_pitch = Padded(p->positions);
 }
 
 /// Even parts of at most `most`.
@@ -122,18 +128,19 @@ Scratch ScratchOf(const ConvArgs& g) {
       Plus(kFewOutputs, Plus(Times(rows, right, kMostFloats),
                              Plus(Times(cols, down, kMostFloats), Times(down, right, kMostFloats))));
   const int64_t plane = Times(Plus(height, down), Plus(width, right), INT64_MAX);
-  const int64_t limit = std::max(kTileFloats, Times(few, phases, kMostFloats));
+  const int64_t limit = std::max(kTileFloats, Times(few, phases, kMostFloats - 2 * kLine) + 2 * kLine);
   if (limit == kMostFloats)
     Throw(Code::kUnsupported, "a window that reaches over ", down, " by ", right, " positions");
   Scratch s;
-  s.tile = AlignUp(std::min(limit, Times(Times(plane, phases, limit), channels, limit)) + kConvAlign, kLine);
+  const int64_t channel = Plus(Times(plane, phases, limit), 2 * kLine);
+  s.tile = AlignUp(std::min(limit, Times(channel, channels, limit)) + kConvAlign, kLine);
   const int64_t positions = std::min(
       {std::max(kMostPositions, kFewOutputs + rows * right), Times(height, Plus(width, right), INT64_MAX)});
-  const int64_t pitch = AlignUp(positions, kConvAlign);
+  const int64_t pitch = positions + 2 * kLine;
   const int64_t sum_rows =
       Times(AlignUp(g.filters, kFilterRows), pitch, std::max(kSumFloats, kFilterRows * pitch));
-  s.sums = sum_rows + (IsInteger(g) ? kFilterRows * pitch : 0);
-  s.offsets = AlignUp(std::min(std::max(kBlockDepth, taps), Times(channels, taps, INT64_MAX)), kLine);
+  s.sums = AlignUp(sum_rows + (IsInteger(g) ? kFilterRows * pitch : 0), kLine) + kLine;
+  s.offsets = 2 * AlignUp(std::min(std::max(kBlockDepth, taps), Times(channels, taps, INT64_MAX)), kLine);
   return s;
 }
 
@@ -158,6 +165,15 @@ void FillOffsets(const ConvArgs& g, const ConvPlan& p, int32_t* out) {
       }
     }
   }
+}
+
+/// A product of a few filters with x as it lies there: cheaper than a copy of x.
+bool ReadsInPlace(const ConvArgs& g) {
+  const ConvAxis& width = g.axes[2];
+  if (g.x.dtype != DType::kFloat || g.taps() != 1 || g.filters > 2 * kFilterRows) return false;
+  if (width.stride != 1 || width.tap0 != 0 || width.in != width.out) return false;
+  if (g.axes[0].in != 1 || g.axes[0].out != 1 || g.axes[1].in != 1 || g.axes[1].out != 1) return false;
+  return g.axes[0].tap0 == 0 && g.axes[1].tap0 == 0 && width.in <= INT32_MAX / kBlockDepth;
 }
 
 float NumberAt(ConstArray a, int64_t i) {
@@ -204,6 +220,11 @@ void Conv(ThreadTeam& team, const ConvArgs& given, void* scratch) {
   auto* offsets = static_cast<int32_t*>(scratch);
   FillOffsets(g, plan, offsets);
   plan.offsets = offsets;
+  if (ReadsInPlace(g)) {
+    int32_t* direct = offsets + s.offsets / 2;
+    for (int64_t c = 0; c < plan.block_channels; ++c) direct[c] = static_cast<int32_t>(c * a[2].in);
+    plan.direct = direct;
+  }
   float* const base = static_cast<float*>(scratch) + s.offsets;
   const int64_t cols = CeilDiv(a[2].out, plan.tile_cols), rows = CeilDiv(a[1].out, plan.tile_rows);
   const int64_t chunks = CeilDiv(g.filters, plan.filter_chunk), depths = a[0].out;

@@ -54,7 +54,7 @@ struct ConvArgs {
   int x_zero = 0;                 ///< zero point of an integer x
   const float* packed = nullptr;  ///< PackFilters()
   ConstArray bias;                ///< [groups * filters] or null; int32 when x is an integer
-  ConstArray residual;            ///< shape of y, added before the activation; or null. Floats only
+  ConstArray residual;            ///< shape and type of y, added before the activation; or null. Floats only
   ConvActivation activation = ConvActivation::kNone;
   float alpha = 0;
   float beta = 0;

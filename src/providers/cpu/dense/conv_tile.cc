@@ -18,11 +18,30 @@ namespace {
 
 #define ULLAGE_CONV_UNROLL _Pragma("GCC unroll 16")
 
+/// As LoadFirst() and StoreFirst(), faster where masked accesses touch nothing but their lanes.
+template <class E>
+HWY_INLINE VF LoadPart(const typename E::T* p, int64_t n) {
+#if HWY_TARGET <= HWY_AVX2
+  if constexpr (E::kDType == DType::kFloat)
+    return hn::MaskedLoad(hn::FirstN(DF(), static_cast<size_t>(n)), DF(), p);
+#endif
+  return LoadFirst<E>(p, n);
+}
+template <class E>
+HWY_INLINE void StorePart(VF v, typename E::T* p, int64_t n) {
+#if HWY_TARGET <= HWY_AVX2
+  if constexpr (E::kDType == DType::kFloat)
+    return hn::BlendedStore(v, hn::FirstN(DF(), static_cast<size_t>(n)), DF(), p);
+#endif
+  StoreFirst<E>(v, p, n);
+}
+
 /// How elements of the input become floats.
 template <class E>
 struct FloatReader {
   using T = typename E::T;
   VF operator()(const T* p) const { return Load<E>(p); }
+  VF Part(const T* p, int64_t n) const { return LoadPart<E>(p, n); }
   float One(T x) const { return E::Get(x); }
 };
 template <class I>
@@ -33,10 +52,16 @@ struct IntegerReader {
     const hn::Rebind<I, DF> narrow;
     return hn::Sub(hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(narrow, p))), Set(zero));
   }
+  VF Part(const T* p, int64_t n) const {
+    HWY_ALIGN float buffer[kLanes] = {};
+    for (int64_t i = 0; i < n; ++i) buffer[i] = One(p[i]);
+    return hn::Load(DF(), buffer);
+  }
   float One(T x) const { return static_cast<float>(x) - zero; }
 };
 
-/// out[j] = the input row at column first + j * stride, for j in [0, cols); 0 outside of [0, width).
+/// out[j] = the input row at column first + j * stride, for j in [0, cols); 0 outside of [0, width). May
+/// write zeros to a vector of memory behind.
 template <class R>
 HWY_INLINE void FillRow(const R& read, const typename R::T* row, int64_t width, int64_t first, int64_t stride,
                         int64_t cols, float* HWY_RESTRICT out) {
@@ -47,7 +72,10 @@ HWY_INLINE void FillRow(const R& read, const typename R::T* row, int64_t width, 
   const auto* from = row + first + begin * stride;
   if (stride == 1) {
     for (; j + kLanes <= end; j += kLanes, from += kLanes) hn::StoreU(read(from), DF(), out + j);
-    for (; j < end; ++j, ++from) out[j] = read.One(*from);
+    if (j < end) {
+      hn::StoreU(read.Part(from, end - j), DF(), out + j);
+      j += kLanes;
+    }
   } else {
     if constexpr (std::is_same_v<typename R::T, float>) {
       if (stride == 2) {
@@ -72,8 +100,9 @@ void FillTile(const ConvTask& t, const R& read, int64_t c0, int64_t count) {
   const int64_t plane = height->in * width->in;
   const auto* x = static_cast<const typename R::T*>(g.x.data) +
                   ((t.batch * g.groups + t.group) * g.channels + c0) * depth->in * plane;
-  float* out = t.tile;
   for (int64_t c = 0; c < count; ++c, x += depth->in * plane) {
+    float* out = t.tile + c * p.channel_floats;
+    std::fill(out + p.used_floats, out + p.channel_floats, 0.0f);
     for (int64_t d = 0; d < depth->taps; ++d) {
       const int64_t z = t.depth * depth->stride + depth->tap0 + d * depth->tap_step;
       const bool inside = z >= 0 && z < depth->in;
@@ -134,20 +163,25 @@ HWY_NOINLINE void Sweep(const float* a, int64_t a_step, const float* b, const in
   for (; p + kStep - kLanes < positions; p += kStep) {
     Kernel<kRows, kVectors>(a, a_step, b + p, offsets, depth, bias, c + p, pitch);
   }
+  if constexpr (kVectors > 2) {
+    for (; p + kLanes < positions; p += 2 * kLanes)
+      Kernel<kRows, 2>(a, a_step, b + p, offsets, depth, bias, c + p, pitch);
+  }
   for (; p < positions; p += kLanes) {
     Kernel<kRows, 1>(a, a_step, b + p, offsets, depth, bias, c + p, pitch);
   }
 }
 
-// Registers: rows times vectors of sums, and the vectors of b. Once per instruction set.
-#undef ULLAGE_CONV_SWEEP
+/// Vectors of a panel that are summed at a time: as many as there are registers for, next to those of b.
+constexpr int VectorsFor(int rows) {
 #if HWY_TARGET <= HWY_AVX3
-#define ULLAGE_CONV_SWEEP(n, v512, v256, vmore) Sweep<n, v512>
+  return rows <= 2 ? 8 : rows <= 6 ? 4 : 2;
 #elif HWY_TARGET == HWY_AVX2
-#define ULLAGE_CONV_SWEEP(n, v512, v256, vmore) Sweep<n, v256>
+  return rows == 1 ? 8 : rows == 2 ? 4 : 2;
 #else
-#define ULLAGE_CONV_SWEEP(n, v512, v256, vmore) Sweep<n, vmore>
+  return rows <= 2 ? 8 : 4;
 #endif
+}
 
 void SweepRows(int64_t rows, const float* a, const float* b, const int32_t* offsets, int64_t depth,
                const float* bias, float* c, int64_t pitch, int64_t positions) {
@@ -157,26 +191,26 @@ void SweepRows(int64_t rows, const float* a, const float* b, const int32_t* offs
   };
   switch (rows) {
     case 1:
-      return at(ULLAGE_CONV_SWEEP(1, 8, 8, 8), 0);
+      return at(Sweep<1, VectorsFor(1)>, 0);
     case 2:
-      return at(ULLAGE_CONV_SWEEP(2, 8, 4, 8), 0);
+      return at(Sweep<2, VectorsFor(2)>, 0);
     case 4:
-      return at(ULLAGE_CONV_SWEEP(4, 4, 2, 4), 0);
+      return at(Sweep<4, VectorsFor(4)>, 0);
     case 6:
-      return at(ULLAGE_CONV_SWEEP(6, 4, 2, 4), 0);
+      return at(Sweep<6, VectorsFor(6)>, 0);
     case 8:
 #if HWY_TARGET <= HWY_AVX3
       return at(Sweep<8, 2>, 0);
 #else
-      at(ULLAGE_CONV_SWEEP(4, 4, 2, 4), 0);
-      return at(ULLAGE_CONV_SWEEP(4, 4, 2, 4), 4);
+      at(Sweep<4, VectorsFor(4)>, 0);
+      return at(Sweep<4, VectorsFor(4)>, 4);
 #endif
     default:
 #if HWY_TARGET <= HWY_AVX3
       return at(Sweep<12, 2>, 0);
 #else
-      at(ULLAGE_CONV_SWEEP(6, 4, 2, 4), 0);
-      return at(ULLAGE_CONV_SWEEP(6, 4, 2, 4), 6);
+      at(Sweep<6, VectorsFor(6)>, 0);
+      return at(Sweep<6, VectorsFor(6)>, 6);
 #endif
   }
 }
@@ -212,96 +246,110 @@ HWY_INLINE void WithActivation(const ConvArgs& g, const Fn& fn) {
   }
 }
 
-/// Calls fn(row, sums, index of the first output in y, how many columns) for each row of outputs of a block.
+/// Calls fn(first, out, count) for the runs of outputs among positions [p0, p1) of a tile: `count` from
+/// position `first` on, the first of which is element `out` of a channel of y.
 template <class Fn>
-HWY_INLINE void ForOutputRows(const ConvTask& t, int64_t filter0, int64_t filters, const Fn& fn) {
-  const ConvArgs& g = *t.args;
+HWY_INLINE void ForRuns(const ConvTask& t, int64_t p0, int64_t p1, const Fn& fn) {
   const ConvPlan& p = *t.plan;
-  const ConvAxis *depth = &g.axes[0], *height = &g.axes[1], *width = &g.axes[2];
+  const ConvAxis *depth = &t.args->axes[0], *height = &t.args->axes[1], *width = &t.args->axes[2];
   const int64_t rows = std::min(p.tile_rows, height->out - t.row0),
                 cols = std::min(p.tile_cols, width->out - t.col0);
-  for (int64_t i = 0; i < filters; ++i) {
-    const int64_t channel = t.group * g.filters + filter0 + i;
-    const int64_t slice = (t.batch * g.groups * g.filters + channel) * depth->out_size + depth->out0 +
-                          t.depth * depth->out_step;
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t row = slice * height->out_size + height->out0 + (t.row0 + r) * height->out_step;
-      fn(i, channel, r * p.pitch, row * width->out_size + width->out0 + t.col0 * width->out_step, cols);
-    }
+  for (int64_t r = p0 / p.pitch; r < rows && r * p.pitch < p1; ++r) {
+    const int64_t begin = std::max<int64_t>(p0 - r * p.pitch, 0), end = std::min(cols, p1 - r * p.pitch);
+    if (begin >= end) continue;
+    const int64_t row = (depth->out0 + t.depth * depth->out_step) * height->out_size + height->out0 +
+                        (t.row0 + r) * height->out_step;
+    fn(r * p.pitch + begin, row * width->out_size + width->out0 + (t.col0 + begin) * width->out_step,
+       end - begin);
   }
 }
 
-template <class E>
-void StoreFloats(const ConvTask& t, int64_t filter0, int64_t filters, const float* sums) {
+/// First element of a channel in y.
+int64_t ChannelStart(const ConvTask& t, int64_t channel) {
   const ConvArgs& g = *t.args;
-  const int64_t step = g.axes[2].out_step;
+  return (t.batch * g.groups * g.filters + channel) * g.axes[0].out_size * g.axes[1].out_size *
+         g.axes[2].out_size;
+}
+
+template <class E>
+void StoreFloats(const ConvTask& t, int64_t filter0, int64_t filters, const float* sums, int64_t p0,
+                 int64_t p1) {
+  const ConvArgs& g = *t.args;
+  const int64_t step = g.axes[2].out_step, pitch = t.plan->c_pitch;
+  const int64_t channel = t.group * g.filters + filter0,
+                channel_size = ChannelStart(t, 1) - ChannelStart(t, 0);
+  const int64_t start = ChannelStart(t, channel);
   auto* y = static_cast<typename E::T*>(g.y.data);
   WithActivation(g, [&](const auto& act) HWY_ATTR {
-    ForOutputRows(t, filter0, filters,
-                  [&](int64_t i, int64_t, int64_t at, int64_t out, int64_t cols) HWY_ATTR {
-                    const float* row = sums + i * t.plan->c_pitch + at;
-                    if (step == 1) {
-                      int64_t j = 0;
-                      for (; j + kLanes <= cols; j += kLanes) {
-                        VF v = hn::LoadU(DF(), row + j);
-                        if (g.residual.data)
-                          v = hn::Add(v, LoadAny(g.residual.data, g.residual.dtype, out + j));
-                        Store<E>(act(v), y + out + j);
-                      }
-                      if (j < cols) {
-                        VF v = LoadFirst<F32>(row + j, cols - j);
-                        if (g.residual.data)
-                          v = hn::Add(v, LoadAny(g.residual.data, g.residual.dtype, out + j, cols - j));
-                        StoreFirst<E>(act(v), y + out + j, cols - j);
-                      }
-                      return;
-                    }
-                    HWY_ALIGN float buffer[kLanes];
-                    for (int64_t j = 0; j < cols; j += kLanes) {
-                      const int64_t n = std::min(kLanes, cols - j);
-                      for (int64_t l = 0; l < n; ++l) {
-                        buffer[l] = row[j + l];
-                        if (g.residual.data)
-                          buffer[l] += GetAny(g.residual.data, g.residual.dtype, out + (j + l) * step);
-                      }
-                      hn::Store(act(LoadFirst<F32>(buffer, n)), DF(), buffer);
-                      for (int64_t l = 0; l < n; ++l) y[out + (j + l) * step] = E::Make(buffer[l]);
-                    }
-                  });
+    ForRuns(t, p0, p1, [&](int64_t first, int64_t run_out, int64_t count) HWY_ATTR {
+      for (int64_t i = 0; i < filters; ++i) {
+        const float* row = sums + i * pitch + first;
+        const int64_t out = start + i * channel_size + run_out;
+        int64_t j = 0;
+        if (step == 1) {
+          for (; j + kLanes <= count; j += kLanes) {
+            VF v = hn::LoadU(DF(), row + j);
+            if (g.residual.data)
+              v = hn::Add(v, Load<E>(static_cast<const typename E::T*>(g.residual.data) + out + j));
+            Store<E>(act(v), y + out + j);
+          }
+          if (j < count) {
+            const int64_t rest = count - j;
+            VF v = hn::LoadU(DF(), row + j);  // what lies behind belongs to the sums, too
+            if (g.residual.data)
+              v = hn::Add(v, LoadPart<E>(static_cast<const typename E::T*>(g.residual.data) + out + j, rest));
+            StorePart<E>(act(v), y + out + j, rest);
+          }
+          continue;
+        }
+        HWY_ALIGN float buffer[kLanes];
+        for (; j < count; j += kLanes) {
+          const int64_t n = std::min(kLanes, count - j);
+          for (int64_t l = 0; l < n; ++l) {
+            buffer[l] = row[j + l];
+            if (g.residual.data) buffer[l] += GetAny(g.residual.data, g.residual.dtype, out + (j + l) * step);
+          }
+          hn::Store(act(LoadFirst<F32>(buffer, n)), DF(), buffer);
+          for (int64_t l = 0; l < n; ++l) y[out + (j + l) * step] = E::Make(buffer[l]);
+        }
+      }
+    });
   });
 }
 
-void StoreIntegers(const ConvTask& t, int64_t filter0, int64_t filters, const int32_t* sums) {
+void StoreIntegers(const ConvTask& t, int64_t filter0, int64_t filters, const int32_t* sums, int64_t p0,
+                   int64_t p1) {
   const ConvArgs& g = *t.args;
   const int64_t step = g.axes[2].out_step;
   const auto* bias = static_cast<const int32_t*>(g.bias.data);
-  ForOutputRows(
-      t, filter0, filters, [&](int64_t i, int64_t channel, int64_t at, int64_t out, int64_t cols) HWY_ATTR {
-        const int32_t* row = sums + i * t.plan->c_pitch + at;
-        const uint32_t add = bias ? static_cast<uint32_t>(bias[channel]) : 0u;  // sums wrap
-        if (g.y.dtype == DType::kInt32) {
-          auto* y = static_cast<int32_t*>(g.y.data) + out;
-          for (int64_t j = 0; j < cols; ++j)
-            y[j * step] = static_cast<int32_t>(static_cast<uint32_t>(row[j]) + add);
-          return;
-        }
-        const VF scale = Set(g.scales[channel * g.scale_stride]);
-        const bool is_signed = g.y.dtype == DType::kInt8;
-        const auto zero = hn::Set(DI(), g.y_zero);
-        const auto low = hn::Set(DI(), is_signed ? -128 : 0), high = hn::Set(DI(), is_signed ? 127 : 255);
-        HWY_ALIGN int32_t buffer[kLanes];
-        for (int64_t j = 0; j < cols; j += kLanes) {
-          const int64_t n = std::min(kLanes, cols - j);
-          // Memory behind the row belongs to the sums, too.
-          const auto sum = hn::Add(hn::LoadU(DI(), row + j), hn::Set(DI(), static_cast<int32_t>(add)));
-          const VF scaled = hn::Mul(hn::ConvertTo(DF(), sum), scale);
-          const VF clamped = hn::Min(Set(1e6f), hn::Max(Set(-1e6f), scaled));
-          const auto v = hn::Min(high, hn::Max(low, hn::Add(hn::NearestInt(clamped), zero)));
-          hn::Store(v, DI(), buffer);
-          auto* y = static_cast<uint8_t*>(g.y.data) + out;
-          for (int64_t l = 0; l < n; ++l) y[(j + l) * step] = static_cast<uint8_t>(buffer[l]);
-        }
-      });
+  const bool is_signed = g.y.dtype == DType::kInt8;
+  const auto zero = hn::Set(DI(), g.y_zero);
+  const auto low = hn::Set(DI(), is_signed ? -128 : 0), high = hn::Set(DI(), is_signed ? 127 : 255);
+  ForRuns(t, p0, p1, [&](int64_t first, int64_t run_out, int64_t count) HWY_ATTR {
+    for (int64_t i = 0; i < filters; ++i) {
+      const int64_t channel = t.group * g.filters + filter0 + i, out = ChannelStart(t, channel) + run_out;
+      const int32_t* row = sums + i * t.plan->c_pitch + first;
+      const uint32_t add = bias ? static_cast<uint32_t>(bias[channel]) : 0u;  // sums wrap
+      if (g.y.dtype == DType::kInt32) {
+        auto* y = static_cast<int32_t*>(g.y.data) + out;
+        for (int64_t j = 0; j < count; ++j)
+          y[j * step] = static_cast<int32_t>(static_cast<uint32_t>(row[j]) + add);
+        continue;
+      }
+      const VF scale = Set(g.scales[channel * g.scale_stride]);
+      HWY_ALIGN int32_t buffer[kLanes];
+      for (int64_t j = 0; j < count; j += kLanes) {
+        const auto sum = hn::Add(hn::LoadU(DI(), row + j), hn::Set(DI(), static_cast<int32_t>(add)));
+        const VF scaled = hn::Mul(hn::ConvertTo(DF(), sum), scale);
+        const VF clamped = hn::Min(Set(1e6f), hn::Max(Set(-1e6f), scaled));
+        const auto v = hn::Min(high, hn::Max(low, hn::Add(hn::NearestInt(clamped), zero)));
+        hn::Store(v, DI(), buffer);
+        auto* y = static_cast<uint8_t*>(g.y.data) + out;
+        for (int64_t l = 0; l < std::min(kLanes, count - j); ++l)
+          y[(j + l) * step] = static_cast<uint8_t>(buffer[l]);
+      }
+    }
+  });
 }
 
 void Fill(const ConvTask& t, int64_t c0, int64_t count) {
@@ -321,29 +369,75 @@ void Fill(const ConvTask& t, int64_t c0, int64_t count) {
   }
 }
 
-/// Sums of one block of channels [k0, k0 + depth) for the rows of a block; integers: added up in int32.
-void Accumulate(const ConvTask& t, int64_t rows, const float* a, int64_t depth, bool first, const float* bias,
-                float* sums, float* exact) {
-  const ConvPlan& p = *t.plan;
-  if (exact == nullptr) {
-    SweepRows(rows, a, t.tile, p.offsets, depth, first ? bias : nullptr, sums, p.c_pitch, p.positions);
-    return;
-  }
-  auto* total = reinterpret_cast<int32_t*>(sums);
-  int64_t k = 0;
-  do {
-    const int64_t part = std::min(kExactDepth, depth - k);
-    SweepRows(rows, a + k * rows, t.tile, p.offsets + k, part, bias, exact, p.c_pitch, p.positions);
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j < p.positions; j += kLanes) {
-        const int64_t at = i * p.c_pitch + j;
-        auto v = hn::NearestInt(hn::LoadU(DF(), exact + at));
-        if (!first || k > 0) v = hn::Add(v, hn::LoadU(DI(), total + at));
-        hn::StoreU(v, DI(), total + at);
-      }
+/// True when x may be read where it lies: no vector reaches behind its end.
+bool InPlace(const ConvTask& t) {
+  const ConvArgs& g = *t.args;
+  if (!t.plan->direct) return false;
+  const int64_t in = g.axes[2].in;
+  const int64_t planes = ((g.batch - t.batch) * g.groups - t.group) * g.channels - (g.channels - 1);
+  return t.col0 + (t.plan->positions + kLanes - 1) / kLanes * kLanes <= planes * in;
+}
+
+/// Adds integers in float to sums in int32.
+void AddExact(const float* part, int64_t rows, int64_t pitch, int64_t positions, bool first, int32_t* sums) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < positions; j += kLanes) {
+      auto v = hn::NearestInt(hn::LoadU(DF(), part + i * pitch + j));
+      if (!first) v = hn::Add(v, hn::LoadU(DI(), sums + i * pitch + j));
+      hn::StoreU(v, DI(), sums + i * pitch + j);
     }
-    k += part;
-  } while (k < depth);
+  }
+}
+
+/// A part of the depth: offsets [k0, k1) of a block of channels that begins at `b`.
+struct DepthPart {
+  const float* b;
+  const int32_t* offsets;
+  int64_t k0, k1;
+  int64_t before;  ///< depth of the blocks before this one
+  bool first, last;
+};
+
+/// All filters and positions of a task, for a part of the depth.
+void RunPart(const ConvTask& t, const DepthPart& part, bool in_parts) {
+  const ConvArgs& g = *t.args;
+  const ConvPlan& p = *t.plan;
+  const bool integers = g.x.dtype == DType::kUInt8 || g.x.dtype == DType::kInt8;
+  const int64_t filters = t.filter1 - t.filter0, depth = g.channels * g.taps();
+  const int64_t sum_rows = in_parts ? (filters + kFilterRows - 1) / kFilterRows * kFilterRows : kFilterRows;
+  float* const exact = integers ? t.sums + sum_rows * p.c_pitch : nullptr;
+  // Filters one block after the other over the values of one panel, which stay in the cache.
+  const int64_t panel = filters > kFilterRows ? kConvPanel : p.positions;
+  HWY_ALIGN float start[kFilterRows] = {};
+  for (int64_t p0 = 0; p0 < p.positions; p0 += panel) {
+    const int64_t p1 = std::min(p.positions, p0 + panel);
+    for (int64_t f = t.filter0; f < t.filter1; f += kFilterRows) {
+      const int64_t valid = std::min(kFilterRows, t.filter1 - f), rows = FilterBlockRows(valid);
+      const float* bias = nullptr;
+      if (part.first || exact) {
+        bias = start;
+        if (!integers && g.bias.data) {
+          const int64_t channel = t.group * g.filters + f;
+          if (valid == rows && g.bias.dtype == DType::kFloat)
+            bias = static_cast<const float*>(g.bias.data) + channel;
+          else
+            for (int64_t i = 0; i < valid; ++i) start[i] = GetAny(g.bias.data, g.bias.dtype, channel + i);
+        }
+      }
+      float* sums = t.sums + (in_parts ? (f - t.filter0) * p.c_pitch : 0);
+      const float* a = t.packed + f * depth + (part.before + part.k0) * rows;
+      SweepRows(rows, a, part.b + p0, part.offsets + part.k0, part.k1 - part.k0, bias,
+                (exact ? exact : sums) + p0, p.c_pitch, p1 - p0);
+      auto* totals = reinterpret_cast<int32_t*>(sums);
+      if (exact) AddExact(exact + p0, rows, p.c_pitch, p1 - p0, part.first, totals + p0);
+      if (!part.last) continue;
+      if (integers)
+        StoreIntegers(t, f, valid, totals, p0, p1);
+      else
+        WithType(g.y.dtype,
+                 [&](auto type) HWY_ATTR { StoreFloats<decltype(type)>(t, f, valid, sums, p0, p1); });
+    }
+  }
 }
 
 }  // namespace
@@ -351,40 +445,28 @@ void Accumulate(const ConvTask& t, int64_t rows, const float* a, int64_t depth, 
 void ConvTile(const ConvTask& t) {
   const ConvArgs& g = *t.args;
   const ConvPlan& p = *t.plan;
-  const bool integers = g.x.dtype == DType::kUInt8 || g.x.dtype == DType::kInt8;
   const int64_t taps = g.taps(), depth = g.channels * taps;
-  const int64_t filters = t.filter1 - t.filter0;
-  const bool whole = depth == 0 || p.block_channels >= g.channels;
-  float* const exact =
-      integers ? t.sums + (whole ? kFilterRows : (filters + kFilterRows - 1) / kFilterRows * kFilterRows) *
-                              p.c_pitch
-               : nullptr;
-  int64_t c = 0;
-  do {
-    const int64_t count = depth == 0 ? g.channels : std::min(p.block_channels, g.channels - c);
-    if (depth > 0) {
+  if (depth == 0) return RunPart(t, {t.tile, p.offsets, 0, 0, 0, true, true}, false);
+  const bool in_place = InPlace(t), in_parts = depth > kConvDepth || p.block_channels < g.channels;
+  for (int64_t c = 0; c < g.channels; c += p.block_channels) {
+    const int64_t count = std::min(p.block_channels, g.channels - c);
+    DepthPart part{t.tile, p.offsets, 0, 0, c * taps, false, false};
+    if (in_place) {
+      part.b = static_cast<const float*>(g.x.data) +
+               ((t.batch * g.groups + t.group) * g.channels + c) * g.axes[2].in + t.col0;
+      part.offsets = p.direct;
+    } else {
       Fill(t, c, count);
       std::fill_n(t.tile + count * p.channel_floats, kConvAlign, 0.0f);
     }
-    const bool last = c + count >= g.channels;
-    for (int64_t f = t.filter0; f < t.filter1; f += kFilterRows) {
-      const int64_t valid = std::min(kFilterRows, t.filter1 - f), rows = FilterBlockRows(valid);
-      HWY_ALIGN float bias[kFilterRows] = {};
-      if (!integers && g.bias.data)
-        for (int64_t i = 0; i < valid; ++i)
-          bias[i] = GetAny(g.bias.data, g.bias.dtype, t.group * g.filters + f + i);
-      float* sums = t.sums + (whole ? 0 : (f - t.filter0) * p.c_pitch);
-      Accumulate(t, rows, t.packed + f * depth + c * taps * rows, depth == 0 ? 0 : count * taps, c == 0, bias,
-                 sums, exact);
-      if (!last) continue;
-      if (integers) {
-        StoreIntegers(t, f, valid, reinterpret_cast<const int32_t*>(sums));
-      } else {
-        WithType(g.y.dtype, [&](auto type) HWY_ATTR { StoreFloats<decltype(type)>(t, f, valid, sums); });
-      }
+    for (int64_t k = 0; k < count * taps; k += kConvDepth) {
+      part.k0 = k;
+      part.k1 = std::min(count * taps, k + kConvDepth);
+      part.first = c == 0 && k == 0;
+      part.last = c + count == g.channels && part.k1 == count * taps;
+      RunPart(t, part, in_parts);
     }
-    c += count;
-  } while (c < g.channels);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -8,8 +8,11 @@
 namespace ullage::dense {
 
 inline constexpr int64_t kFilterRows = 12;  ///< filters of a block
-/// Depth after which sums of products of 9-bit integers must leave float: 256 * 255 * 255 < 2^24.
-inline constexpr int64_t kExactDepth = 256;
+/// Depth of one pass over a panel: its values and the filters of a block take half of a first-level cache, of
+/// which another thread of the core may use the rest. Sums of products of 9-bit integers are exact in float
+/// for twice as long: 256 * 255 * 255 < 2^24.
+inline constexpr int64_t kConvDepth = 128;
+inline constexpr int64_t kConvPanel = 32;  ///< outputs that one pass over the depth computes
 /// Outputs that are computed at a time and what may be read behind a tile: a multiple of every vector group.
 inline constexpr int64_t kConvAlign = 128;
 
@@ -35,13 +38,18 @@ struct ConvPlan {
   int64_t tile_rows = 1, tile_cols = 1;  ///< outputs of a tile
   int64_t pitch = 1;                     ///< columns in memory
   int64_t phase_rows = 1;                ///< rows in memory of one phase
-  int64_t channel_floats = 0;  ///< of one channel: [taps of depth][row phases][col phases][rows][pitch]
+  /// Of one channel: [taps of depth][row phases][col phases][rows][pitch], and padding: an odd number of
+  /// cache lines, so that the channels of a panel do not fall upon each other in a cache.
+  int64_t channel_floats = 0;
+  int64_t used_floats = 0;  ///< without the padding
   int64_t block_channels = 1;
   int64_t positions = 0;     ///< from the first to the last output of a tile, gaps included
   int64_t c_pitch = 0;       ///< row pitch of sums
   int64_t filter_chunk = 0;  ///< a multiple of kFilterRows, or all
   int64_t group_chunk = 1;
   const int32_t* offsets = nullptr;  ///< [block_channels * taps]: where a channel and tap begins in a tile
+  /// [block_channels]: where a channel begins in x, if x is read in place; else null.
+  const int32_t* direct = nullptr;
 };
 
 struct ConvTask {
@@ -51,7 +59,7 @@ struct ConvTask {
   int64_t depth = 0, row0 = 0, col0 = 0;
   const float* packed = nullptr;  ///< of the group
   float* tile = nullptr;          ///< block_channels * channel_floats + kConvAlign
-  float* sums = nullptr;          ///< [rows][c_pitch]; integers: kFilterRows more
+  float* sums = nullptr;          ///< [rows][c_pitch]; integers: kFilterRows rows more
 };
 
 void RunConvTile(const ConvTask& task);

@@ -53,7 +53,11 @@ const std::vector<Json>& Cases() {
 NodeRunner RunnerOf(const Json& c, DType floats) {
   NodeRunner run(c.at("domain").get<std::string>(), c.at("op").get<std::string>(), c.at("opset").get<int>());
   for (const auto& [key, value] : c.at("attributes").items()) {
-    if (value.is_array())
+    if (value.is_string())
+      run.Attr(key, value.get<std::string>());
+    else if (value.is_array() && value.at(0).is_number_float())
+      run.Attr(key, value.get<std::vector<float>>());
+    else if (value.is_array())
       run.Attr(key, value.get<std::vector<int64_t>>());
     else if (value.is_number_integer())
       run.Attr(key, value.get<int64_t>());
@@ -106,6 +110,7 @@ TEST_P(ContribVectors, Agree) {
 TEST_P(ContribVectors, AgreeIn16Bits) {
   const Json& c = Cases()[GetParam()];
   if (c.at("op") == "QuantizeLinear") GTEST_SKIP() << "codes jump";
+  if (c.at("op") == "DynamicQuantizeLSTM") GTEST_SKIP() << "floats only";
   for (const auto& [dtype, tolerance] : {std::pair{DType::kFloat16, 4e-3}, {DType::kBFloat16, 3e-2}}) {
     NodeRunner run = RunnerOf(c, dtype);
     const auto results = run.Run();

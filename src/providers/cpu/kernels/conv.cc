@@ -56,9 +56,9 @@ class ConvKernel final : public Kernel {
     dense::ConvArgs args = form_.Args(context);
     args.bias = ArrayOf(context.input(2));
     if (const TensorView* z = context.input(3)) {
-      if (z->shape != y.shape)
-        Throw(Code::kInvalidModel, "addend of shape ", z->shape.ToString(), ", expected ",
-              y.shape.ToString());
+      if (z->shape != y.shape || z->dtype != y.dtype)
+        Throw(Code::kInvalidModel, "addend of shape ", z->shape.ToString(), " and type ", NameOf(z->dtype),
+              ", expected ", y.shape.ToString());
       args.residual = ArrayOf(z);
     }
     args.activation = activation_.kind;

@@ -50,6 +50,9 @@ class Cpu final : public Provider {
     cpu::RegisterSignals(registry_);
     cpu::RegisterRearrange(registry_);
     cpu::RegisterLosses(registry_);
+    cpu::RegisterTrees(registry_);
+    cpu::RegisterFeatures(registry_);
+    cpu::RegisterStates(registry_);
   }
   std::string_view name() const override { return "cpu"; }
   std::vector<DeviceInfo> devices() const override {

@@ -30,6 +30,9 @@ struct Axis {
   /// Taps [first, last) of window o that lie in [0, end).
   void Taps(int64_t o, int64_t end, int64_t* first, int64_t* last) const {
     const int64_t start = Start(o);
+    *first = 0;
+    *last = kernel;
+    if (start >= 0 && start + (kernel - 1) * dilation < end) return;
     *first = start < 0 ? std::min(kernel, CeilDiv(-start, dilation)) : 0;
     *last = start >= end ? *first : std::clamp((end - 1 - start) / dilation + 1, *first, kernel);
   }

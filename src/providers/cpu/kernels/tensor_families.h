@@ -19,6 +19,7 @@ void RegisterSignals(kernels::Registry& registry);
 void RegisterRearrange(kernels::Registry& registry);
 void RegisterLosses(kernels::Registry& registry);
 void RegisterTrees(kernels::Registry& registry);
+void RegisterFeatures(kernels::Registry& registry);
 void RegisterStates(kernels::Registry& registry);
 
 }  // namespace ullage::cpu
