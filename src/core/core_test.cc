@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <numeric>
 
 #include "core/checked.h"
@@ -179,6 +180,18 @@ TEST(ThreadTeam, WorkersWakeUpAfterALongPause) {
     team.Run(8, [&](int64_t, int) { ++done; });
     EXPECT_EQ(done.load(), 8);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+TEST(ThreadTeam, LateWorkersKeepOutOfLoopsThatAreOver) {
+  // More workers than processors: most of them wake up when their loop, and what it worked on, is gone.
+  ThreadTeam team(16);
+  for (int round = 0; round < 1000; ++round) {
+    const auto tasks = static_cast<size_t>(2 + round % 7);
+    const auto results = std::make_unique<std::vector<size_t>>(tasks);
+    team.Run(static_cast<int64_t>(tasks),
+             [&](int64_t t, int) { (*results)[static_cast<size_t>(t)] += tasks; });
+    for (size_t r : *results) ASSERT_EQ(r, tasks);
   }
 }
 

@@ -3,10 +3,13 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <set>
 #include <string>
 #include <utility>
+
+#include "core/error.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -15,7 +18,23 @@
 namespace ullage {
 namespace {
 
-constexpr int kSpins = 20000;  // about 0.2 ms; longer gaps between two loops put the workers to sleep
+using Clock = std::chrono::steady_clock;
+
+// Gaps between two loops that a worker waits through awake; longer ones put it to sleep.
+constexpr auto kSpinTime = std::chrono::microseconds(200);
+// A thread that comes back to its clock after so long was off its processor.
+constexpr auto kTakenOff = std::chrono::microseconds(50);
+constexpr int kPausesPerLook = 32;  // a few microseconds
+// Loops for which a worker does not spin after it was taken off its processor.
+constexpr int kCalmLoops = 16;
+
+// The parts of ThreadTeam::epoch_: how many workers besides the caller are inside of the loop, whether more
+// may join, and the number of the loop. fn_, context_ and tasks_ change only while nobody is inside or may
+// join, so a worker that wakes up late touches no loop that is over, and nobody waits for it.
+constexpr uint32_t kInside = (1u << 11) - 1;
+constexpr uint32_t kOpen = 1u << 11;
+constexpr uint32_t kNumber = ~(kOpen | kInside);
+constexpr uint32_t kNextNumber = kOpen << 1;
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -25,24 +44,74 @@ inline void Pause() {
 #endif
 }
 
+enum class Spun { kReady, kTooLong, kTakenOff };
+
+// Waits awake, but not where others want the processor.
+template <class Ready>
+Spun SpinUntil(const Ready& ready) {
+  if (ready()) return Spun::kReady;
+  const Clock::time_point start = Clock::now();
+  for (Clock::time_point last = start;;) {
+    for (int i = 0; i < kPausesPerLook; ++i) {
+      Pause();
+      if (ready()) return Spun::kReady;
+    }
+    const Clock::time_point now = Clock::now();
+    if (now - last > kTakenOff) return Spun::kTakenOff;
+    if (now - start > kSpinTime) return Spun::kTooLong;
+    last = now;
+  }
+}
+
+// With more threads than processors nobody spins.
+bool MaySpin(size_t threads) {
+  static const int processors = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  }();
+  return static_cast<int>(threads) <= processors;
+}
+
+// Into loop `number`, if it is still open.
+bool Join(std::atomic<uint32_t>* epoch, uint32_t number) {
+  uint32_t state = epoch->load(std::memory_order_relaxed);
+  while ((state & kOpen) != 0 && (state & kNumber) == number)
+    if (epoch->compare_exchange_weak(state, state + 1, std::memory_order_acquire, std::memory_order_relaxed))
+      return true;
+  return false;
+}
+
+// Out of it; the last one wakes the caller, which waits for `running` to change. 0 stays: the team is free.
+void Leave(std::atomic<uint32_t>* epoch, std::atomic<int>* running) {
+  const uint32_t before = epoch->fetch_sub(1, std::memory_order_acq_rel);
+  if ((before & (kOpen | kInside)) != 1) return;
+  int value = running->load(std::memory_order_relaxed);
+  while (value != 0 && !running->compare_exchange_weak(value, value + 1, std::memory_order_release,
+                                                       std::memory_order_relaxed)) {
+  }
+  running->notify_one();
+}
+
 }  // namespace
 
 ThreadTeam::ThreadTeam(int threads) {
+  if (threads > static_cast<int>(kInside))
+    Throw(Code::kUsage, "a team of ", threads, " threads; at most ", kInside, " are possible");
   for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { Loop(i); });
 }
 
 ThreadTeam::~ThreadTeam() {
   stop_.store(true);
-  epoch_.fetch_add(1);
+  epoch_.fetch_add(kNextNumber);
   epoch_.notify_all();
   for (auto& thread : threads_) thread.join();
 }
 
 void ThreadTeam::RunErased(int64_t tasks, TaskFn fn, const void* context) {
-  // running_: 0 when the team is free; otherwise 1 for the caller that has it, and 1 for each worker at work.
+  // running_: 0 when the team is free.
   int free = 0;
-  const int busy = static_cast<int>(threads_.size()) + 1;
-  if (!running_.compare_exchange_strong(free, busy, std::memory_order_acquire, std::memory_order_relaxed)) {
+  if (!running_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed)) {
     for (int64_t i = 0; i < tasks; ++i) fn(context, i, 0);
     return;
   }
@@ -50,15 +119,17 @@ void ThreadTeam::RunErased(int64_t tasks, TaskFn fn, const void* context) {
   context_ = context;
   tasks_ = tasks;
   next_.store(0, std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.store(((epoch_.load(std::memory_order_relaxed) & kNumber) + kNextNumber) | kOpen,
+               std::memory_order_release);
   epoch_.notify_all();
   Work(0);
-  for (int spin = 0; running_.load(std::memory_order_acquire) != 1; ++spin) {
-    if (spin < kSpins) {
-      Pause();
-    } else {
-      const int left = running_.load(std::memory_order_acquire);
-      if (left != 1) running_.wait(left, std::memory_order_acquire);
+  epoch_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  const auto empty = [&] { return (epoch_.load(std::memory_order_acquire) & kInside) == 0; };
+  if (!MaySpin(threads_.size() + 1) || SpinUntil(empty) != Spun::kReady) {
+    for (;;) {
+      const int before = running_.load(std::memory_order_acquire);
+      if (empty()) break;
+      running_.wait(before, std::memory_order_acquire);
     }
   }
   std::exception_ptr error;
@@ -84,19 +155,28 @@ void ThreadTeam::Work(int worker) {
 
 void ThreadTeam::Loop(int worker) {
   uint32_t seen = 0;
+  int calm = 0;
+  bool may_spin = true;
   for (;;) {
-    int spin = 0;
-    while (epoch_.load(std::memory_order_acquire) == seen) {
-      if (++spin < kSpins) {
-        Pause();
-      } else {
-        epoch_.wait(seen, std::memory_order_acquire);
-      }
+    const auto news = [&] { return (epoch_.load(std::memory_order_relaxed) & kNumber) != seen; };
+    Spun spun = Spun::kTooLong;
+    if (may_spin && calm == 0) spun = SpinUntil(news);
+    if (spun == Spun::kTakenOff) {
+      calm = kCalmLoops;
+    } else if (calm > 0) {
+      --calm;
     }
-    ++seen;
+    uint32_t state = epoch_.load(std::memory_order_acquire);
+    while ((state & kNumber) == seen) {
+      epoch_.wait(state, std::memory_order_acquire);
+      state = epoch_.load(std::memory_order_acquire);
+    }
     if (stop_.load()) return;
+    seen = state & kNumber;
+    if (!Join(&epoch_, seen)) continue;
+    may_spin = MaySpin(threads_.size() + 1);  // which is settled when a loop begins
     Work(worker);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 2) running_.notify_one();
+    Leave(&epoch_, &running_);
   }
 }
 
