@@ -53,6 +53,14 @@ int32_t ShiftOf(int offset) {
   return offset == 0 ? 32 : std::countr_zero(static_cast<unsigned>(offset));
 }
 
+// y[r] += bias[r] + residual[r], each where it is given, in this order.
+inline void AddTo(float* y, const float* bias, const float* residual, int64_t rows) {
+  if (bias != nullptr)
+    for (int64_t r = 0; r < rows; ++r) y[r] += bias[r];
+  if (residual != nullptr)
+    for (int64_t r = 0; r < rows; ++r) y[r] += residual[r];
+}
+
 // acc[tokens][16] of one group to the output.
 void Store(const MatMulArgs& args, int64_t group, int64_t first_token, int64_t tokens, const float* acc) {
   const PackedLayout& l = *args.layout;
@@ -64,12 +72,16 @@ void Store(const MatMulArgs& args, int64_t group, int64_t first_token, int64_t t
     for (int r = 0; r < kGroupRows; ++r) y[r] = acc[r];
     if (factors != nullptr)
       for (int r = 0; r < kGroupRows; ++r) y[r] *= factors[r];
-    if (args.bias != nullptr)
-      for (int64_t r = 0; r < rows; ++r) y[r] += args.bias[n0 + r];
-    if (args.residual != nullptr)
-      for (int64_t r = 0; r < rows; ++r) y[r] += args.residual[(first_token + t) * args.ldr + n0 + r];
+    const float* residual =
+        args.residual != nullptr ? args.residual + (first_token + t) * args.ldr + n0 : nullptr;
     float* out = args.out + (first_token + t) * args.ldo + n0;
-    for (int64_t r = 0; r < rows; ++r) out[r] = y[r];
+    if (rows == kGroupRows) {  // of a size that is known, so no calls for 64 bytes each
+      AddTo(y, args.bias != nullptr ? args.bias + n0 : nullptr, residual, kGroupRows);
+      for (int r = 0; r < kGroupRows; ++r) out[r] = y[r];
+    } else {
+      AddTo(y, args.bias != nullptr ? args.bias + n0 : nullptr, residual, rows);
+      for (int64_t r = 0; r < rows; ++r) out[r] = y[r];
+    }
   }
 }
 
