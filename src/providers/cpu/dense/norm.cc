@@ -24,7 +24,7 @@ struct Row {
   const typename E::T* skip;  // null: x is complete
   ConstArray skip_bias;
 
-  VF At(int64_t c, int64_t n) const {
+  HWY_INLINE VF At(int64_t c, int64_t n) const {
     const VF v = n >= kLanes ? Load<E>(x + c) : LoadFirst<E>(x + c, n);
     if (skip == nullptr && skip_bias.data == nullptr) return v;
     VF sum = v;

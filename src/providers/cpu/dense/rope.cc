@@ -29,14 +29,12 @@ struct Angles {
   const uint8_t* section_of_pair = nullptr;
   int64_t rows[3] = {};  // element offsets of the table rows of the sections
 
-  VF Load(const ConstArray& from, int64_t pair, int64_t n) const {
+  HWY_INLINE VF Load(const ConstArray& from, int64_t pair, int64_t n) const {
     if (section_of_pair == nullptr) return LoadAny(from.data, from.dtype, rows[0] + pair, n);
     HWY_ALIGN float values[kLanes] = {};
-    for (int64_t i = 0; i < std::min(n, kLanes); ++i) values[i] = Get(from, pair + i);
+    for (int64_t i = pair; i < pair + std::min(n, kLanes); ++i)
+      values[i - pair] = GetAny(from.data, from.dtype, rows[section_of_pair[i]] + i);
     return hn::Load(DF(), values);
-  }
-  float Get(const ConstArray& from, int64_t pair) const {
-    return GetAny(from.data, from.dtype, rows[section_of_pair == nullptr ? 0 : section_of_pair[pair]] + pair);
   }
 };
 
@@ -49,19 +47,14 @@ struct Head {
   ConstArray weight;
   float inv_rms = 1;
 
-  VF Raw(int64_t i, int64_t n) const {
+  HWY_INLINE VF Raw(int64_t i, int64_t n) const {
     const VF v = n >= kLanes ? Load<E>(src + i) : LoadFirst<E>(src + i, n);
     return bias.data == nullptr ? v : hn::Add(v, LoadAny(bias.data, bias.dtype, bias_offset + i, n));
   }
-  VF At(int64_t i, int64_t n) const {
+  HWY_INLINE VF At(int64_t i, int64_t n) const {
     const VF v = Raw(i, n);
     if (weight.data == nullptr) return v;
     return hn::Mul(hn::Mul(v, Set(inv_rms)), LoadAny(weight.data, weight.dtype, i, n));
-  }
-  float Get(int64_t i) const {
-    float v = E::Get(src[i]);
-    if (bias.data != nullptr) v += GetAny(bias.data, bias.dtype, bias_offset + i);
-    return weight.data == nullptr ? v : v * inv_rms * GetAny(weight.data, weight.dtype, i);
   }
   void FindRms(int64_t size, float epsilon) {
     VF sum = Zero();
@@ -79,12 +72,20 @@ template <class E>
 void TransformHead(const HeadTransformArgs& a, const Angles& angles, const Head<E>& head, int64_t dst) {
   const VF scale = Set(a.scale);
   const int64_t rot = a.rope.cos.data == nullptr ? 0 : a.rope.rotary_dim, half = rot / 2;
-  if (rot != 0 && a.rope.interleaved) {
-    for (int64_t i = 0; i < half; ++i) {
-      const float x = head.Get(2 * i), y = head.Get(2 * i + 1);
-      const float c = angles.Get(a.rope.cos, i), s = angles.Get(a.rope.sin, i);
-      SetAny(a.dst.data, a.dst.dtype, dst + 2 * i, (x * c - y * s) * a.scale);
-      SetAny(a.dst.data, a.dst.dtype, dst + 2 * i + 1, (y * c + x * s) * a.scale);
+  if (a.rope.interleaved) {
+    HWY_ALIGN float pairs[2 * kLanes];
+    for (int64_t i = 0; i < half; i += kLanes) {
+      const int64_t n = half - i, rest = 2 * n - kLanes;  // pairs, elements beyond the first vector
+      hn::Store(head.At(2 * i, 2 * n), DF(), pairs);
+      hn::Store(rest > 0 ? head.At(2 * i + kLanes, rest) : Zero(), DF(), pairs + kLanes);
+      VF x, y;
+      hn::LoadInterleaved2(DF(), pairs, x, y);
+      const VF c = angles.Load(a.rope.cos, i, n), s = angles.Load(a.rope.sin, i, n);
+      hn::StoreInterleaved2(hn::Mul(scale, hn::NegMulAdd(y, s, hn::Mul(x, c))),
+                            hn::Mul(scale, hn::MulAdd(x, s, hn::Mul(y, c))), DF(), pairs);
+      StoreAny(hn::Load(DF(), pairs), a.dst.data, a.dst.dtype, dst + 2 * i, 2 * n);
+      if (rest > 0)
+        StoreAny(hn::Load(DF(), pairs + kLanes), a.dst.data, a.dst.dtype, dst + 2 * i + kLanes, rest);
     }
   } else {
     for (int64_t i = 0; i < half; i += kLanes) {
