@@ -1,11 +1,15 @@
 /// Products with constant weights: ullage:Linear, ullage:MultiLinear, com.microsoft:MatMulNBits.
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
 
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "providers/cpu/dense/elementwise.h"
 #include "providers/cpu/dense/gemm.h"
+#include "providers/cpu/kernels/attention_common.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/linear_parts.h"
 #include "providers/cpu/quant/activations.h"
@@ -39,32 +43,11 @@ class LinearKernel final : public Kernel {
 
   void DeclareWorkspaceRequirements(const kernels::WorkspaceShapes& shapes,
                                     std::vector<memory::WorkspaceRequirement>& needs) const override {
-    const int64_t m = shapes.inputs[0].shape.ElementsUpper() / k_;
-    const DType dtype = shapes.inputs[0].dtype;
-    size_t gemm = 0, activations = 0;
-    int64_t widest = 0;
-    for (const LinearPart& part : parts_) {
-      widest = std::max(widest, part.weight.n);
-      if (part.weight.dense()) {
-        gemm = std::max(gemm, dense::GemmScratchBytes(Args(part, m, dtype), shapes.threads));
-      } else {
-        activations = std::max(activations, quant::ActivationBytes(part.layout.activations, m, k_));
-      }
-    }
-    const auto add = [&](int slot, size_t bytes) {
-      if (bytes > 0) needs.push_back({bytes, slot, 64});
-    };
-    add(0, activations);
-    add(1, gemm);
-    if (activations > 0 && dtype != DType::kFloat) {
-      add(2, CheckedMul<size_t>(static_cast<size_t>(m * k_), sizeof(float)));
-      add(3, CheckedMul<size_t>(static_cast<size_t>(m * widest), sizeof(float)));
-    }
-    size_t biases = 0;
-    for (const LinearPart& part : parts_)
-      if (part.bias >= 0 && !part.weight.dense() && dtype != DType::kFloat)
-        biases = std::max(biases, static_cast<size_t>(part.weight.n) * 4);
-    add(4, biases);
+    const int64_t elements = shapes.inputs[0].shape.ElementsUpper();
+    if (elements == ops::kUnbounded) return;
+    const SlotBytes bytes = BytesFor(elements / k_, shapes.inputs[0].dtype, shapes.threads);
+    for (int slot = 0; slot < kSlots; ++slot)
+      if (bytes[slot] > 0) needs.push_back({bytes[slot], slot, 64});
   }
 
   void Compute(KernelContext& context) const override {
@@ -77,7 +60,13 @@ class LinearKernel final : public Kernel {
     std::array<quant::MatMulArgs, quant::kMaxBatch> batch;
     int queued = 0;
     std::optional<quant::Activations> ready;
-    void* activations = context.GetPreallocatedWorkspace(0);
+    const SlotBytes bytes = BytesFor(m, a.dtype, team.size());
+    const auto slot = [&](int i) { return bytes[i] > 0 ? Workspace(context, i, bytes[i]) : nullptr; };
+    void* activations = slot(kActivations);
+    void* gemm = slot(kGemm);
+    auto* converted = static_cast<float*>(slot(kConverted));
+    auto* product = static_cast<float*>(slot(kProduct));
+    auto* converted_bias = static_cast<float*>(slot(kBias));
     const auto flush = [&] {
       if (queued > 0)
         quant::MatMul(std::span<const quant::MatMulArgs>(batch.data(), static_cast<size_t>(queued)), team);
@@ -94,13 +83,12 @@ class LinearKernel final : public Kernel {
         args.b.data = context.prepacked(static_cast<int>(p));
         args.c.data = out->data;
         if (bias) args.bias = {bias->data, bias->dtype};
-        dense::Gemm(team, args, context.GetPreallocatedWorkspace(1));
+        dense::Gemm(team, args, gemm);
         continue;
       }
       if (ready != part.layout.activations) {
         flush();
         if (!is_float && values == a.data) {
-          auto* converted = static_cast<float*>(context.GetPreallocatedWorkspace(2));
           dense::Cast(team, {a.data, a.dtype}, m * k_, {converted, DType::kFloat});
           values = converted;
         }
@@ -119,11 +107,10 @@ class LinearKernel final : public Kernel {
         batch[static_cast<size_t>(queued++)] = args;
         if (queued == quant::kMaxBatch) flush();
       } else {
-        args.out = static_cast<float*>(context.GetPreallocatedWorkspace(3));
+        args.out = product;
         if (bias) {
-          auto* b = static_cast<float*>(context.GetPreallocatedWorkspace(4));
-          dense::Cast(team, {bias->data, bias->dtype}, part.weight.n, {b, DType::kFloat});
-          args.bias = b;
+          dense::Cast(team, {bias->data, bias->dtype}, part.weight.n, {converted_bias, DType::kFloat});
+          args.bias = converted_bias;
         }
         quant::MatMul(args, team);
         dense::Cast(team, {args.out, DType::kFloat}, m * part.weight.n, {out->data, out->dtype});
@@ -133,6 +120,31 @@ class LinearKernel final : public Kernel {
   }
 
  private:
+  enum Slot { kActivations, kGemm, kConverted, kProduct, kBias, kSlots };
+  using SlotBytes = std::array<size_t, kSlots>;
+
+  /// Workspace for m rows of `dtype`; throws kInvalidModel when it does not fit 64 bits.
+  SlotBytes BytesFor(int64_t m, DType dtype, int threads) const {
+    SlotBytes bytes = {};
+    const auto most = [](size_t* slot, size_t wanted) { *slot = std::max(*slot, wanted); };
+    const auto floats = [](int64_t rows, int64_t columns) {
+      const size_t count = CheckedMul(static_cast<size_t>(rows), static_cast<size_t>(columns), "workspace");
+      return CheckedMul(count, sizeof(float), "workspace");
+    };
+    for (const LinearPart& part : parts_) {
+      if (part.weight.dense()) {
+        most(&bytes[kGemm], dense::GemmScratchBytes(Args(part, m, dtype), threads));
+        continue;
+      }
+      most(&bytes[kActivations], quant::ActivationBytes(part.layout.activations, m, k_));
+      if (dtype == DType::kFloat) continue;
+      most(&bytes[kConverted], floats(m, k_));
+      most(&bytes[kProduct], floats(m, part.weight.n));
+      if (part.bias >= 0) most(&bytes[kBias], floats(1, part.weight.n));
+    }
+    return bytes;
+  }
+
   dense::GemmArgs Args(const LinearPart& part, int64_t m, DType dtype) const {
     dense::GemmArgs args;
     args.m = m;

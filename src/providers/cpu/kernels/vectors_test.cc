@@ -42,6 +42,26 @@ TEST(Quantised, MatMulNBits) {
     }
 }
 
+TEST(Quantised, MatMulNBitsOfAnyNumberOfRows) {
+  // Nothing bounds the rows: no workspace is declared, and the kernel asks for what it needs.
+  std::vector<float> a(40, 1.0f);
+  for (const DType dtype : {DType::kFloat, DType::kFloat16}) {
+    NodeRunner run(graph::kMsDomain, "MatMulNBits", 1);
+    run.Attr("K", int64_t{20}).Attr("N", int64_t{2}).Attr("bits", int64_t{4}).Attr("block_size", int64_t{16});
+    run.Input(TestTensor::Floats({2, 20}, a, dtype)).UpTo({INT64_MAX, 20});
+    run.Input(TestTensor::Bytes({2, 2, 8}, kRows), true)
+        .Input(TestTensor::Floats({2, 2}, {1, 0.5f, -2, 0.25f}, dtype), true)
+        .Input(std::nullopt)
+        .Input(std::nullopt)
+        .Input(TestTensor::Floats({2}, {100, 200}, dtype));
+    const auto y = run.Run()[0];
+    EXPECT_EQ(y.shape.ToString(), "[2,2]");
+    ExpectNear(y.AsFloats(), {79, 212.5f, 79, 212.5f}, 0.1f);
+    EXPECT_GT(run.scratch_calls(), 0);
+    EXPECT_FALSE(run.overrun());
+  }
+}
+
 TEST(Quantised, GatherBlockQuantized) {
   // As a constant, and as a tensor that is not: two kernels.
   for (bool constant : {true, false}) {
