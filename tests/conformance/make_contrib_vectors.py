@@ -319,8 +319,13 @@ def recurrent():
                  rtol=1e-2, atol=3e-3)  # ONNX Runtime quantises the state by groups of rows that depend on its threads
 
 
+def rotary_scale():
+    cos, sin = rope_tables(12, 8)
+    case("rotary_scale", "RotaryEmbedding", [f32(2, 2, 3, 16), np.array([4], np.int64), cos, sin], 1, scale=2.5)
+
+
 for make in (multi_head_attention, attention, rotary, group_query_attention, norms, activations, products, lookups,
-             quantisation, convolutions, embeddings, recurrent):
+             quantisation, convolutions, embeddings, recurrent, rotary_scale):
     make()
 out = pathlib.Path(__file__).with_name("contrib_vectors.json")
 out.write_text("{\"cases\": [\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]}\n")

@@ -14,6 +14,7 @@ using kernels::KernelInfo;
 
 /// ai.onnx: X, cos, sin, position_ids?; com.microsoft: X, position_ids, cos, sin. With positions the tables
 /// are [positions, rot/2]; without, [B or 1, S, rot/2]. One position stands for the first of all rows.
+/// com.microsoft's attribute `scale` has no effect, as in ONNX Runtime.
 class RotaryKernel final : public Kernel {
  public:
   explicit RotaryKernel(const KernelInfo& info) {
@@ -29,7 +30,6 @@ class RotaryKernel final : public Kernel {
     if (heads_ < 0 || rotary_dim_ < 0)
       Throw(Code::kInvalidModel, "node ", n.name, ": num_heads ", heads_, ", rotary_embedding_dim ",
             rotary_dim_);
-    if (n.Float("scale", 1) != 1) info.Unsupported("scale ", n.Float("scale", 1));
     if (n.Int("is_packed_batching", 0) != 0) info.Unsupported("is_packed_batching");
     if (multi_) Sections(info);
   }
