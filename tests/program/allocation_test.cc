@@ -200,6 +200,8 @@ struct Case {
 std::vector<Case> Cases() {
   return {
       {"ts-bert-op17", {{"input_ids", {2, 24}}, {"attention_mask", {2, 24}}, {"token_type_ids", {2, 24}}}},
+      {"ts-resnet-op13", {{"pixel_values", {1, 3, 64, 64}}}},
+      {"dynamo-vit-op23", {{"pixel_values", {1, 3, 32, 32}}}},
   };
 }
 
