@@ -4,7 +4,7 @@
 #include <map>
 
 #include "core/error.h"
-#include "shapes/propagate.h"
+#include "shapes/input_bounds.h"
 
 namespace ullage::api {
 
@@ -38,23 +38,14 @@ void CheckShapes(const graph::Graph& graph, const std::map<std::string, Shape>& 
   }
 }
 
-std::vector<ops::ValueFacts> InputFacts(const graph::Graph& graph, const GraphOptions& options,
-                                        ops::SymbolTable& table) {
-  auto facts = shapes::DeclaredInputFacts(graph, table);
+std::vector<ops::ValueFacts> ExactFacts(const graph::Graph& graph, const GraphOptions& options) {
+  std::vector<ops::ValueFacts> facts(graph.inputs.size());
   for (size_t i = 0; i < facts.size(); ++i) {
-    const std::string& name = graph.value(graph.inputs[i]).name;
-    if (const auto exact = options.exact_shapes.find(name); exact != options.exact_shapes.end()) {
-      facts[i].shape = ops::BoundedShape::Of(exact->second);
-    } else if (const auto most = options.max_shapes.find(name); most != options.max_shapes.end()) {
-      ops::BoundedShape shape = ops::BoundedShape::Scalar();
-      for (int d = 0; d < most->second.rank(); ++d) {
-        const int64_t n = most->second[d];
-        const bool fixed = facts[i].shape.rank > d && facts[i].shape[d].exact();
-        shape.push_back(fixed ? ops::Bound::Exactly(n)
-                              : table.Symbol(StrCat(name, ".", d), std::min<int64_t>(n, 1), n));
-      }
-      facts[i].shape = shape;
-    }
+    const graph::Value& value = graph.value(graph.inputs[i]);
+    const auto exact = options.exact_shapes.find(value.name);
+    if (exact == options.exact_shapes.end()) continue;
+    facts[i].dtype = value.dtype;
+    facts[i].shape = ops::BoundedShape::Of(exact->second);
   }
   return facts;
 }
@@ -63,7 +54,11 @@ std::vector<ops::ValueFacts> InputFacts(const graph::Graph& graph, const GraphOp
 
 std::unique_ptr<session::Session> CreateGraphSession(std::shared_ptr<graph::Graph> graph,
                                                      const std::string& name, const GraphOptions& options) {
-  CheckShapes(*graph, options.max_shapes);
+  std::vector<shapes::InputLimit> limits;
+  for (const auto& [input, shape] : options.max_shapes)
+    limits.push_back({input, {shape.begin(), shape.end()}, "max_shapes"});
+  limits = shapes::JoinLimits(std::move(limits), options.options.Str("session.max_shape_override"));
+  shapes::CheckLimits(*graph, limits);
   CheckShapes(*graph, options.exact_shapes);
   for (const std::string& wanted : options.more_outputs) {
     const ValueId v = graph->FindValue(wanted);
@@ -79,8 +74,10 @@ std::unique_ptr<session::Session> CreateGraphSession(std::shared_ptr<graph::Grap
   spec.threads = options.threads;
   spec.cpu_limit = options.cpu_limit;
   spec.plan_only = options.plan_only;
-  spec.profiles.push_back({"main", [options](const graph::Graph& g, ops::SymbolTable& table) {
-                             return InputFacts(g, options, table);
+  spec.profiles.push_back({"main", [options, limits](const graph::Graph& g, ops::SymbolTable& table) {
+                             // Where nothing is bounded, nothing is taken from labels either.
+                             return shapes::BoundedInputFacts(g, limits, ExactFacts(g, options),
+                                                              !limits.empty(), table);
                            }});
   return session::Session::Create(std::move(spec));
 }

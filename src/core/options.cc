@@ -45,7 +45,7 @@ constexpr OptionSpec kOptions[] = {
     {"session.lock_execution_buffers", OptionType::kBool, "1",
      "Lock pre-allocated execution buffers in memory where the system permits it."},
     {"session.max_shape_override", OptionType::kString, "",
-     "Upper bounds of graph inputs: NAME:DIMxDIM;NAME:DIMxDIM."},
+     "Upper bounds of graph inputs: name:[d0,d1];name2:[...], kept by every run."},
     {"session.pre_allocate_execution_buffers", OptionType::kBool, "0",
      "Reserve all execution buffers when the session is made; a Run then allocates nothing, and one Run at a "
      "time is "

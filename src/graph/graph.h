@@ -42,7 +42,8 @@ struct DeclaredDim {
 };
 using DeclaredShape = std::vector<DeclaredDim>;
 
-enum class TypeKind { kTensor, kSequence, kOptional, kMap };
+/// kOptional is an optional tensor; kMap stands for every type that is none of these.
+enum class TypeKind { kTensor, kSequence, kOptional, kMap, kOptionalSequence };
 
 struct Value {
   std::string name;  ///< unique within its graph

@@ -8,6 +8,7 @@
 #include "core/half.h"
 #include "graph/patch.h"
 #include "kernels/kv_rows.h"
+#include "shapes/input_bounds.h"
 
 namespace ullage::llm {
 
@@ -127,6 +128,7 @@ std::unique_ptr<Decoder> Decoder::Create(const ModelSource& source, const Decode
   if (options.chunk == 0)
     for (graph::NodeId id : graph->Order())
       if (graph->node(id).Is(graph::kMsDomain, "MultiHeadAttention")) d->chunk_ = d->context_;
+  d->KeepLimits(*graph, source.names, options.options.Str("session.max_shape_override"));
   d->FindLongContextSwitch(*graph);
   d->WindowCaches(*graph);
   d->Recognise(source, *graph, options);
@@ -159,6 +161,24 @@ std::unique_ptr<Decoder> Decoder::Create(const ModelSource& source, const Decode
   d->replay_.reserve(static_cast<size_t>(d->context_));
   d->row_.resize(static_cast<size_t>(d->vocabulary_));
   return d;
+}
+
+void Decoder::KeepLimits(const graph::Graph& graph, const TensorNames& names, const std::string& text) {
+  const auto limits = shapes::ParseMaxShapeOverride(text);
+  shapes::CheckLimits(graph, limits);
+  for (const auto& limit : limits) {
+    const ValueId v = graph.FindValue(limit.input);
+    const auto& declared = *graph.value(v).declared;
+    if (limit.dims.empty()) continue;
+    if (limit.input == names.input_ids || limit.input == names.position_ids) {
+      if (declared.back().value < 0) chunk_ = std::min(chunk_, limit.dims.back());
+    } else if (limit.input == names.attention_mask) {
+      if (declared.back().value < 0) context_ = std::min(context_, limit.dims.back());
+    } else if (declared.size() == 4 && declared[2].value < 0 && !WindowedReader(graph, v)) {
+      context_ = std::min(context_, limit.dims[2] + 1);  // the rows before the last token
+    }
+  }
+  chunk_ = std::min(chunk_, context_);
 }
 
 void Decoder::FindLongContextSwitch(graph::Graph& graph) {

@@ -94,6 +94,8 @@ class Decoder {
   };
   Decoder() = default;
   void Recognise(const ModelSource& source, const graph::Graph& graph, const DecoderOptions& options);
+  /// Lowers context and chunk to what session.max_shape_override says of the inputs.
+  void KeepLimits(const graph::Graph& graph, const TensorNames& names, const std::string& text);
   void FindLongContextSwitch(graph::Graph& graph);
   void WindowCaches(graph::Graph& graph) const;
   void Run(std::span<const int32_t> ids, const std::atomic<bool>* stop);

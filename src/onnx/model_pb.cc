@@ -82,12 +82,15 @@ TypePb ParseTypeAt(Message m, int depth) {
       }
       case 4:
         type = inner_of(m.Sub("sequence_type", "TypeProto.Sequence"), 1);
-        type.kind = graph::TypeKind::kSequence;
+        type.kind =
+            type.kind == graph::TypeKind::kTensor ? graph::TypeKind::kSequence : graph::TypeKind::kMap;
         type.text = "seq(" + type.text + ")";
         break;
       case 9:
         type = inner_of(m.Sub("optional_type", "TypeProto.Optional"), 1);
-        type.kind = graph::TypeKind::kOptional;
+        type.kind = type.kind == graph::TypeKind::kTensor     ? graph::TypeKind::kOptional
+                    : type.kind == graph::TypeKind::kSequence ? graph::TypeKind::kOptionalSequence
+                                                              : graph::TypeKind::kMap;
         type.text = "optional(" + type.text + ")";
         break;
       case 5: {

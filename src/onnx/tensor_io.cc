@@ -160,6 +160,7 @@ HostValue ParseValueProto(std::span<const std::byte> bytes, TypeKind kind, const
     case TypeKind::kSequence:
       return ParseSequence(Message(source, "SequenceProto"));
     case TypeKind::kOptional:
+    case TypeKind::kOptionalSequence:
       return ParseOptional(Message(source, "OptionalProto"));
     case TypeKind::kMap:
       Throw(Code::kUnsupported, name, ": maps are not supported");
@@ -195,6 +196,7 @@ std::string SerializeValueProto(const HostValue& value) {
       if (!value.name.empty()) w.add_string(1, value.name);
       WriteSequence(w, value);
       break;
+    case TypeKind::kOptionalSequence:
     case TypeKind::kOptional: {
       if (!value.name.empty()) w.add_string(1, value.name);
       const bool sequence = value.inner == TypeKind::kSequence;

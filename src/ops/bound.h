@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,6 +72,23 @@ class SymbolTable {
   Bound BoundOf(int32_t expr) const;
   /// "2*S + P" for dumps.
   std::string ToString(int32_t expr) const;
+
+  /// coefficient * product of symbols; a symbol stands once per power, no symbol at all: a number.
+  struct Term {
+    int64_t coefficient = 0;
+    std::vector<std::string> symbols;
+  };
+  /// What Restrict() stated: the terms' sum lies within the ends.
+  struct Relation {
+    std::vector<Term> terms;
+    int64_t lower = 0;
+    int64_t upper = 0;
+  };
+  /// The terms of an expression; nothing when it holds more than sums and products of symbols.
+  std::optional<std::vector<Term>> TermsOf(int32_t expr) const;
+  std::vector<Relation> Relations() const;
+  /// Names of the symbols in the expression that have no upper end.
+  std::vector<std::string> UnboundedSymbols(int32_t expr) const;
 
  private:
   struct Impl;

@@ -1,3 +1,6 @@
+#include <optional>
+#include <utility>
+
 #include "ops/families.h"
 
 namespace ullage::ops {
@@ -5,14 +8,16 @@ namespace {
 
 // Rounds of a loop whose facts may still change before they are widened.
 constexpr int kExactRounds = 3;
+// A loop of at most so many rounds is followed round by round.
+constexpr int64_t kUnrolledRounds = 48;
 
 bool SameBound(const Bound& a, const Bound& b) {
   return a.lower == b.lower && a.upper == b.upper && a.expr == b.expr;
 }
 
 bool SameFacts(const ValueFacts& a, const ValueFacts& b) {
-  if (a.dtype != b.dtype || a.kind != b.kind || a.shape.rank != b.shape.rank ||
-      a.shape.max_elements != b.shape.max_elements || !a.values != !b.values)
+  if (a.dtype != b.dtype || a.kind != b.kind || !SameBound(a.length, b.length) ||
+      a.shape.rank != b.shape.rank || a.shape.max_elements != b.shape.max_elements || !a.values != !b.values)
     return false;
   for (int i = 0; i < a.shape.rank; ++i)
     if (!SameBound(a.shape[i], b.shape[i])) return false;
@@ -27,11 +32,19 @@ ValueFacts UnionFacts(const ShapeContext& c, const ValueFacts& a, const ValueFac
   if (SameFacts(a, b)) return a;
   if (a.dtype != b.dtype && a.dtype != DType::kUndefined && b.dtype != DType::kUndefined)
     c.Fail("a result has type ", NameOf(a.dtype), " on one way and ", NameOf(b.dtype), " on another");
-  if (a.kind != b.kind) c.Fail("a result is a tensor on one way and none on another");
+  const auto is_sequence = [](const ValueFacts& f) {
+    return f.kind == graph::TypeKind::kSequence || f.kind == graph::TypeKind::kOptionalSequence;
+  };
+  if (a.kind != b.kind && !(is_sequence(a) && is_sequence(b)))
+    c.Fail("a result is a tensor on one way and none on another");
   ValueFacts r;
   r.dtype = a.dtype == DType::kUndefined ? b.dtype : a.dtype;
-  r.kind = a.kind;
-  r.shape = UnionOf(c.math(), a.shape, b.shape);
+  r.kind = a.kind == b.kind ? a.kind : graph::TypeKind::kOptionalSequence;
+  r.length = c.math().Union(a.length, b.length);
+  // Of a sequence without elements nothing is said about them.
+  const bool a_empty = r.kind != graph::TypeKind::kTensor && a.length.upper == 0,
+             b_empty = r.kind != graph::TypeKind::kTensor && b.length.upper == 0;
+  r.shape = a_empty ? b.shape : b_empty ? a.shape : UnionOf(c.math(), a.shape, b.shape);
   if (a.values && b.values && a.values->count == b.values->count && r.shape.exact()) {
     auto v = std::make_shared<BoundedValues>(*a.values);
     for (int i = 0; i < v->count; ++i) (*v)[i] = c.math().Union((*v)[i], (*b.values)[i]);
@@ -46,6 +59,7 @@ ValueFacts Widen(const ValueFacts& before, const ValueFacts& after) {
   if (after.shape.rank >= 0 && before.shape.rank == after.shape.rank)
     for (int i = 0; i < r.shape.rank; ++i)
       if (!SameBound(before.shape[i], after.shape[i])) r.shape[i] = Bound();
+  if (!SameBound(before.length, after.length)) r.length = Bound();
   if (before.shape.max_elements != after.shape.max_elements) r.shape.max_elements = kUnbounded;
   if (before.values && after.values && !SameFacts(before, after)) r.values = nullptr;
   return r;
@@ -54,7 +68,7 @@ ValueFacts Widen(const ValueFacts& before, const ValueFacts& after) {
 void Publish(ShapeContext& c, int o, const ValueFacts& f) {
   if (!c.wants(o)) return;
   c.Set(o, f.dtype, f.shape);
-  if (f.kind != graph::TypeKind::kTensor) c.SetKind(o, f.kind);
+  if (f.kind != graph::TypeKind::kTensor) c.SetKind(o, f.kind, f.length);
   if (f.values && c.wants_values()) c.SetValues(o, *f.values);
 }
 
@@ -69,6 +83,7 @@ ValueFacts InputFacts(const ShapeContext& c, int i) {
   f.dtype = c.dtype(i);
   f.shape = c.shape(i);
   f.kind = c.kind(i);
+  f.length = c.length(i);
   if (const BoundedValues* v = c.values(i)) f.values = std::make_shared<BoundedValues>(*v);
   return f;
 }
@@ -94,27 +109,128 @@ void If(ShapeContext& c) {
     Publish(c, o, facts[static_cast<size_t>(o)]);
 }
 
-// Runs a body to a fixed point of its carried facts; `fixed` are the body inputs around them that stay as
-// they are. body inputs = before, carried, after; the first `skip` results come before the carried ones.
-std::vector<ValueFacts> FixedPoint(ShapeContext& c, const graph::Graph& body,
-                                   const std::vector<ValueFacts>& before, std::vector<ValueFacts>& carried,
-                                   const std::vector<ValueFacts>& after, size_t skip) {
-  for (int round = 0;; ++round) {
+// A body's inputs are before, carried, after; the first `skip` results come before the carried ones.
+struct LoopBody {
+  const graph::Graph& graph;
+  std::vector<ValueFacts> before;
+  std::vector<ValueFacts> after;
+  size_t skip = 0;
+  int64_t trips = kUnbounded;  // the most rounds that can happen
+
+  std::vector<ValueFacts> Round(ShapeContext& c, const std::vector<ValueFacts>& carried) const {
     std::vector<ValueFacts> inputs = before;
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     inputs.insert(inputs.end(), after.begin(), after.end());
-    std::vector<ValueFacts> results = c.RunSubgraph(body, inputs);
+    std::vector<ValueFacts> results = c.RunSubgraph(graph, inputs);
     if (results.size() < skip + carried.size()) c.Fail("the body gives too few results");
+    return results;
+  }
+};
+
+// Calls fn for each number of which facts of one rank consist: the dimensions, and the length of a sequence.
+template <class Fn>
+void EachNumber(ValueFacts& f, const Fn& fn) {
+  for (int d = 0; d < f.shape.rank; ++d) fn(f.shape[d], d);
+  if (f.kind != graph::TypeKind::kTensor) fn(f.length, kMaxRank);
+}
+
+const Bound& NumberOf(const ValueFacts& f, int at) {
+  return at == kMaxRank ? f.length : f.shape[at];
+}
+
+void DropExprs(ValueFacts& f) {
+  EachNumber(f, [](Bound& b, int) { b.expr = kNoExpr; });
+}
+
+// Numbers that grew from `carried` to `next` may grow by as much in each of the rounds that are left. That is
+// proved by one round from symbols that reach as far: each comes out at most that much larger than it went
+// in. On success `carried` holds for all rounds, and the results of the body with it are returned.
+std::optional<std::vector<ValueFacts>> Extrapolate(ShapeContext& c, const LoopBody& body,
+                                                   std::vector<ValueFacts>& carried,
+                                                   const std::vector<ValueFacts>& next, int64_t rounds) {
+  SymbolTable* table = c.math().table();
+  if (table == nullptr || body.trips == kUnbounded) return std::nullopt;
+  struct Growth {
+    size_t value;
+    int at;
+    Bound symbol;
+    int64_t step;
+  };
+  std::vector<Growth> growing;
+  std::vector<ValueFacts> wide = next;
+  for (size_t i = 0; i < wide.size(); ++i) {
+    ValueFacts& f = wide[i];
+    if (SameFacts(carried[i], f)) continue;
+    if (f.shape.rank != carried[i].shape.rank || f.shape.rank < 0) return std::nullopt;
+    f.values = nullptr;
+    f.shape.max_elements = kUnbounded;
+    bool bounded = true;
+    EachNumber(f, [&](Bound& b, int at) {
+      const Bound& from = NumberOf(carried[i], at);
+      if (SameBound(from, b)) return;
+      bounded &= b.bounded() && b.lower >= 0;
+      if (!bounded) return;
+      const int64_t step = b.upper - from.upper;
+      const Bound most = c.math().Add(Bound::Exactly(from.upper),
+                                      c.math().Mul(Bound::Exactly(step), Bound::Exactly(rounds)));
+      bounded = most.bounded();
+      if (bounded) {
+        b = table->Fresh(c.node().name, b.lower, std::max(most.upper, b.upper));
+        growing.push_back({i, at, b, step});
+      }
+    });
+    if (!bounded) return std::nullopt;
+  }
+  auto results = body.Round(c, wide);
+  for (size_t i = 0; i < wide.size(); ++i) {
+    const ValueFacts& result = results[body.skip + i];
+    if (result.kind != wide[i].kind || result.shape.rank != wide[i].shape.rank) return std::nullopt;
+    bool holds = true;
+    EachNumber(wide[i], [&](Bound& b, int at) {
+      const Bound& out = NumberOf(result, at);
+      const auto grows = std::find_if(growing.begin(), growing.end(),
+                                      [&](const Growth& g) { return g.value == i && g.at == at; });
+      holds &= out.lower >= b.lower;
+      holds &= grows == growing.end() ? Same(out, b) || out.upper <= b.upper
+                                      : c.math().Sub(out, grows->symbol).upper <= grows->step;
+    });
+    // Contents that were kept must hold for every round.
+    if (!holds || (wide[i].values && !SameFacts(UnionFacts(c, wide[i], result), wide[i])))
+      return std::nullopt;
+  }
+  carried = std::move(wide);
+  for (auto& f : carried) DropExprs(f);
+  for (auto& f : results) DropExprs(f);
+  return results;
+}
+
+// Widens `carried` until it holds before and after every round; returns the body's results for it.
+std::vector<ValueFacts> FixedPoint(ShapeContext& c, const LoopBody& body, std::vector<ValueFacts>& carried) {
+  bool tried = false;
+  for (int64_t round = 0;; ++round) {
+    auto results = body.Round(c, carried);
+    if (body.trips == 0) return results;
+    std::vector<ValueFacts> next;
     bool changed = false;
     for (size_t i = 0; i < carried.size(); ++i) {
-      ValueFacts next = UnionFacts(c, carried[i], results[skip + i]);
-      if (round >= kExactRounds) next = Widen(carried[i], next);
-      changed |= !SameFacts(carried[i], next);
-      carried[i] = std::move(next);
+      next.push_back(UnionFacts(c, carried[i], results[body.skip + i]));
+      changed |= !SameFacts(carried[i], next[i]);
     }
     if (!changed) return results;
+    // All rounds that can happen have been looked at.
+    if (body.trips <= kUnrolledRounds) {
+      carried = std::move(next);
+      if (round + 1 >= body.trips) return results;
+      continue;
+    }
+    if (round >= kExactRounds) {
+      if (!std::exchange(tried, true))
+        if (auto all = Extrapolate(c, body, carried, next, body.trips - round)) return *all;
+      for (size_t i = 0; i < carried.size(); ++i) next[i] = Widen(carried[i], next[i]);
+    }
+    carried = std::move(next);
     // After widening each fact can only lose what is left: a few rounds per dimension at most.
-    if (round > kExactRounds + 2 + kMaxRank * static_cast<int>(carried.size()))
+    if (round > kExactRounds + 2 + (kMaxRank + 1) * static_cast<int64_t>(carried.size()))
       c.Fail("the shapes of the loop do not settle");
   }
 }
@@ -159,7 +275,9 @@ void Loop(ShapeContext& c) {
 
   std::vector<ValueFacts> carried;
   for (size_t i = 0; i < carried_count; ++i) carried.push_back(InputFacts(c, static_cast<int>(i) + 2));
-  const auto results = FixedPoint(c, *body, {iteration, condition}, carried, {}, 1);
+  const LoopBody rounds{
+      *body, {iteration, condition}, {}, 1, start.exact() && start.lower == 0 ? 0 : most.upper};
+  const auto results = FixedPoint(c, rounds, carried);
 
   const bool stops = start.exact() && start.lower == 0;
   const bool goes_on = start.lower > 0 && results[0].values && results[0].values->count == 1 &&
@@ -217,7 +335,7 @@ void Scan(ShapeContext& c) {
     slices.push_back(without(f, k < in_axes.size() ? in_axes[k] : 0, length, !length_known));
     length_known = true;
   }
-  const auto results = FixedPoint(c, *body, {}, carried, slices, 0);
+  const auto results = FixedPoint(c, LoopBody{*body, {}, slices, 0, length.upper}, carried);
   for (int o = 0; o < c.output_count(); ++o) {
     const auto i = static_cast<size_t>(o);
     const auto k = static_cast<size_t>(o - states);
@@ -225,6 +343,38 @@ void Scan(ShapeContext& c) {
         o < states ? carried[i]
                    : Stacked(c, results[i], length, k < out_axes.size() ? static_cast<int>(out_axes[k]) : 0);
     if (batched) f = Stacked(c, f, batch, 0);
+    Publish(c, o, f);
+  }
+}
+
+// sequence, sequence or tensor... -> sequences; the body takes the elements, and tensors as they are.
+void SequenceMap(ShapeContext& c) {
+  const auto body = Body(c, "body");
+  if (static_cast<int>(body->inputs.size()) != c.input_count())
+    c.Fail("the body has ", body->inputs.size(), " inputs, expected ", c.input_count());
+  if (static_cast<int>(body->outputs.size()) < c.output_count())
+    c.Fail("the body gives ", body->outputs.size(), " results, expected ", c.output_count());
+  if (c.kind(0) != graph::TypeKind::kSequence) c.Fail("input 0 is no sequence");
+  std::vector<ValueFacts> inputs;
+  for (int i = 0; i < c.input_count(); ++i) {
+    ValueFacts f = InputFacts(c, i);
+    if (f.kind == graph::TypeKind::kSequence) {
+      // An element's sizes are numbers per round.
+      DropExprs(f);
+      f.kind = graph::TypeKind::kTensor;
+      f.length = Bound();
+      f.values = nullptr;
+    }
+    inputs.push_back(std::move(f));
+  }
+  const auto results = c.RunSubgraph(*body, inputs);
+  for (int o = 0; o < c.output_count(); ++o) {
+    ValueFacts f = results[static_cast<size_t>(o)];
+    if (f.kind != graph::TypeKind::kTensor) c.Unsupported("a body that gives sequences");
+    DropExprs(f);
+    f.kind = graph::TypeKind::kSequence;
+    f.length = c.length(0);
+    f.values = nullptr;
     Publish(c, o, f);
   }
 }
@@ -242,6 +392,8 @@ void RegisterControl(Registry& ops) {
                  .reads_values = Bits(0, 1)});
   ops.push_back(
       {.name = "Scan", .since = 8, .min_inputs = 0, .max_inputs = -1, .max_outputs = -1, .rule = Scan});
+  ops.push_back(
+      {.name = "SequenceMap", .since = 17, .max_inputs = -1, .max_outputs = -1, .rule = SequenceMap});
 }
 
 }  // namespace ullage::ops

@@ -14,6 +14,7 @@ void SameAsInput(ShapeContext& c) {
 
 void PassThrough(ShapeContext& c) {
   SameShape(c);
+  if (c.kind(0) != graph::TypeKind::kTensor) return c.SetKind(0, c.kind(0), c.length(0));
   if (!c.wants_values()) return;
   if (const BoundedValues* v = c.values(0)) c.SetValues(0, *v);
 }

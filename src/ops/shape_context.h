@@ -17,6 +17,8 @@ struct ValueFacts {
   /// Null when nothing is known. Elements in row-major order; count == number of elements.
   std::shared_ptr<const BoundedValues> values;
   graph::TypeKind kind = graph::TypeKind::kTensor;
+  /// Of a sequence: how many elements it has. Of an optional tensor: 0 or 1.
+  Bound length;
 };
 
 /// One call of a rule, at planning time (bounds) or at run time (everything exact). The same rule serves
@@ -41,6 +43,10 @@ class ShapeContext {
   /// Tensor unless the context says otherwise. Of a sequence or optional, shape() and dtype() are those of
   /// any element.
   virtual graph::TypeKind kind(int) const { return graph::TypeKind::kTensor; }
+  /// Number of elements of a sequence or optional.
+  virtual Bound length(int) const { return Bound(); }
+  /// Shape of element k of a sequence. While planning that of any element.
+  virtual const BoundedShape& element(int i, int64_t /*k*/) const { return shape(i); }
   /// Contents of a small integer or bool input, or null when unknown. Valid until the rule returns.
   virtual const BoundedValues* values(int i) const = 0;
   /// A constant input with its data, or null (not constant, or data absent while planning).
@@ -58,7 +64,7 @@ class ShapeContext {
   int output_count() const { return static_cast<int>(node_->outputs.size()); }
   bool wants(int o) const { return node_->has_output(static_cast<size_t>(o)); }
   virtual void Set(int o, DType dtype, const BoundedShape& shape) = 0;
-  virtual void SetKind(int o, graph::TypeKind kind) = 0;
+  virtual void SetKind(int o, graph::TypeKind kind, const Bound& length) = 0;
   /// Contents of a small integer output. At run time this is ignored (the kernel computes them).
   virtual void SetValues(int o, const BoundedValues& values) = 0;
 

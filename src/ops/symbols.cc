@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -106,6 +107,7 @@ struct Atom {
 struct SymbolTable::Impl {
   std::vector<Atom> atoms;
   std::map<std::string, int32_t, std::less<>> symbols;
+  std::map<std::string, int, std::less<>> suffixes;  // last number that Fresh() appended to a hint
   std::map<std::tuple<int, std::vector<int32_t>, int64_t>, int32_t> derived;
   std::vector<Poly> polys;
   std::map<Poly, int32_t> ids;
@@ -239,6 +241,29 @@ struct SymbolTable::Impl {
     return text + ")";
   }
 
+  std::optional<std::vector<Term>> TermsOf(const Poly& p) const {
+    std::vector<Term> terms;
+    for (const auto& [monomial, coefficient] : p) {
+      Term term{coefficient, {}};
+      for (const auto& [id, power] : monomial) {
+        const Atom& atom = atoms[static_cast<size_t>(id)];
+        if (atom.kind != Atom::kSymbol) return std::nullopt;
+        term.symbols.insert(term.symbols.end(), static_cast<size_t>(power), atom.name);
+      }
+      terms.push_back(std::move(term));
+    }
+    return terms;
+  }
+
+  void UnboundedSymbols(int32_t expr, std::set<std::string>* names) const {
+    for (const auto& [monomial, coefficient] : polys[static_cast<size_t>(expr)])
+      for (const auto& [id, power] : monomial) {
+        const Atom& atom = atoms[static_cast<size_t>(id)];
+        if (atom.kind == Atom::kSymbol && atom.ends.upper == kUnbounded) names->insert(atom.name);
+        for (int32_t of : atom.of) UnboundedSymbols(of, names);
+      }
+  }
+
   // The expression of an exact number or an expression.
   int32_t ExprOf(const Bound& b) {
     if (b.expr != kNoExpr) return b.expr;
@@ -261,15 +286,22 @@ Bound SymbolTable::Symbol(std::string_view name, int64_t lower, int64_t upper) {
     impl_->atoms.push_back(std::move(atom));
   } else {
     Ends& ends = impl_->atoms[static_cast<size_t>(it->second)].ends;
-    ends = interval::Intersect(ends, {lower, upper});
-    impl_->known.clear();
+    const Ends both = interval::Intersect(ends, {lower, upper});
+    if (both.lower != ends.lower || both.upper != ends.upper) {
+      ends = both;
+      impl_->known.clear();
+    }
   }
   return BoundOf(impl_->InternAtom(it->second));
 }
 
 Bound SymbolTable::Fresh(std::string_view hint, int64_t lower, int64_t upper) {
   std::string name(hint);
-  for (int n = 1; impl_->symbols.count(name); ++n) name = std::string(hint) + "#" + std::to_string(n);
+  if (impl_->symbols.count(name)) {
+    int& n = impl_->suffixes[name];
+    do name = std::string(hint) + "#" + std::to_string(++n);
+    while (impl_->symbols.count(name));
+  }
   return Symbol(name, lower, upper);
 }
 
@@ -351,6 +383,24 @@ Bound SymbolTable::BoundOf(int32_t expr) const {
   const Ends ends = impl_->EndsOfExpr(expr);
   const bool constant = ends.lower == ends.upper;
   return {ends.lower, ends.upper, constant ? kNoExpr : expr};
+}
+
+std::optional<std::vector<SymbolTable::Term>> SymbolTable::TermsOf(int32_t expr) const {
+  if (expr == kNoExpr) return std::nullopt;
+  return impl_->TermsOf(impl_->polys[static_cast<size_t>(expr)]);
+}
+
+std::vector<SymbolTable::Relation> SymbolTable::Relations() const {
+  std::vector<Relation> all;
+  for (const auto& [poly, ends] : impl_->relations)
+    if (auto terms = impl_->TermsOf(poly)) all.push_back({std::move(*terms), ends.lower, ends.upper});
+  return all;
+}
+
+std::vector<std::string> SymbolTable::UnboundedSymbols(int32_t expr) const {
+  std::set<std::string> names;
+  if (expr != kNoExpr) impl_->UnboundedSymbols(expr, &names);
+  return {names.begin(), names.end()};
 }
 
 std::string SymbolTable::ToString(int32_t expr) const {

@@ -21,6 +21,11 @@ class TestContext : public ShapeContext {
     inputs_[static_cast<size_t>(i)].dtype = dtype;
     inputs_[static_cast<size_t>(i)].shape = shape;
   }
+  /// Input i is a sequence or an optional of tensors with the facts that Input() gave.
+  void InputKind(int i, graph::TypeKind kind, const Bound& length) {
+    inputs_[static_cast<size_t>(i)].kind = kind;
+    inputs_[static_cast<size_t>(i)].length = length;
+  }
   void InputValues(int i, const BoundedValues& values) {
     inputs_[static_cast<size_t>(i)].values = values;
     inputs_[static_cast<size_t>(i)].known = true;
@@ -43,9 +48,12 @@ class TestContext : public ShapeContext {
     return s.known ? &s.values : nullptr;
   }
   graph::TypeKind out_kind(int o) const { return outputs_[static_cast<size_t>(o)].kind; }
+  const Bound& out_length(int o) const { return outputs_[static_cast<size_t>(o)].length; }
 
   const BoundedShape& shape(int i) const override { return inputs_[static_cast<size_t>(i)].shape; }
   DType dtype(int i) const override { return inputs_[static_cast<size_t>(i)].dtype; }
+  graph::TypeKind kind(int i) const override { return inputs_[static_cast<size_t>(i)].kind; }
+  Bound length(int i) const override { return inputs_[static_cast<size_t>(i)].length; }
   const BoundedValues* values(int i) const override {
     const Slot& s = inputs_[static_cast<size_t>(i)];
     return s.known ? &s.values : nullptr;
@@ -71,7 +79,10 @@ class TestContext : public ShapeContext {
     s.shape = shape;
     s.set = true;
   }
-  void SetKind(int o, graph::TypeKind kind) override { outputs_[static_cast<size_t>(o)].kind = kind; }
+  void SetKind(int o, graph::TypeKind kind, const Bound& length) override {
+    outputs_[static_cast<size_t>(o)].kind = kind;
+    outputs_[static_cast<size_t>(o)].length = length;
+  }
   void SetValues(int o, const BoundedValues& values) override {
     Slot& s = outputs_[static_cast<size_t>(o)];
     s.values = values;
@@ -91,6 +102,7 @@ class TestContext : public ShapeContext {
     bool set = false;
     std::optional<std::vector<double>> doubles;
     graph::TypeKind kind = graph::TypeKind::kTensor;
+    Bound length;
   };
   std::array<Slot, kMaxValues> inputs_, outputs_;
   bool at_run_time_;

@@ -87,7 +87,8 @@ std::vector<ConstantPtr> EvaluateNode(const graph::Node& node, const graph::Grap
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     if (node.outputs[o] == graph::kNone) continue;
     const auto& r = results[o];
-    if (!r.set || !r.shape.known_rank() || r.shape.ElementsUpper() == ops::kUnbounded || BitsOf(r.dtype) == 0)
+    if (!r.set || r.kind != graph::TypeKind::kTensor || !r.shape.known_rank() ||
+        r.shape.ElementsUpper() == ops::kUnbounded || BitsOf(r.dtype) == 0)
       return {};
     for (int d = 0; d < r.shape.rank; ++d)
       if (!r.shape[d].bounded()) return {};

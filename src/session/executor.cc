@@ -3,6 +3,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "kernels/sequence.h"
 #include "session/frame.h"
 #include "session/run_stats.h"
 
@@ -34,6 +35,11 @@ class StepContext final : public kernels::KernelContext {
     const ValueId v = step_.outputs[static_cast<size_t>(i)];
     if (v == kNone) return;
     const TensorView& now = frame_.value(v);
+    if (step_.late && !now.data) {
+      frame_.SetShape(v, shape);
+      executor_.Place(frame_, v, SizeOf(graph::TypeKind::kTensor, now));
+      return;
+    }
     if (shape.elements() > now.shape.elements())
       Throw(Code::kRuntime, "result ", frame_.program().graph().value(v).name, " has shape ",
             shape.ToString(), ", more than the bound ", now.shape.ToString());
@@ -115,9 +121,14 @@ class StepContext final : public kernels::KernelContext {
 };
 
 void Executor::Run(Frame& frame, const std::atomic<bool>* stop) {
+  stop_ = stop;
+  RunSteps(frame);
+}
+
+void Executor::RunSteps(Frame& frame) {
   const size_t steps = frame.program().steps().size();
   for (size_t s = 0; s < steps; ++s) {
-    if (stop && stop->load(std::memory_order_relaxed)) throw Error(Code::kInterrupted, "interrupted");
+    if (stop_ && stop_->load(std::memory_order_relaxed)) throw Error(Code::kInterrupted, "interrupted");
     RunStep(frame, s);
     for (ValueId v : frame.plan_->last_reads[s]) frame.Drop(v);
   }
@@ -144,6 +155,9 @@ void Executor::RunStep(Frame& frame, size_t index) {
         break;
       case Step::Kind::kScan:
         RunScan(frame, index);
+        break;
+      case Step::Kind::kSequenceMap:
+        RunSequenceMap(frame, index);
         break;
     }
     if (stats && step.kind != Step::Kind::kKernel) stats->Record(frame, index, 0, 0);
@@ -174,7 +188,8 @@ void Executor::InferShapes(Frame& frame, size_t index) {
     // a plan has lost its memory: those kernels' rules read values or are bounded, so only memory can be
     // missing here.
     for (ValueId v : step.outputs)
-      if (v != kNone && !frame.value(v).data) Place(frame, v, frame.program().graph().node(step.node));
+      if (v != kNone && !frame.value(v).data)
+        Place(frame, v, SizeOf(graph::TypeKind::kTensor, frame.value(v)));
     return;
   }
   const graph::Graph& graph = frame.program().graph();
@@ -189,9 +204,9 @@ void Executor::InferShapes(Frame& frame, size_t index) {
   }
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     const ValueId v = step.inputs[i];
-    inputs[i] = v == kNone
-                    ? RunInput{}
-                    : RunInput{&frame.value(v), &frame.shapes_[static_cast<size_t>(v)], graph.ConstantOf(v)};
+    inputs[i] = v == kNone ? RunInput{}
+                           : RunInput{&frame.value(v), &frame.shapes_[static_cast<size_t>(v)],
+                                      graph.ConstantOf(v), frame.program().kind(v)};
   }
   const size_t outputs = std::min<size_t>(step.outputs.size(), rule_results_.size());
   for (size_t o = 0; o < outputs; ++o) rule_results_[o].set = false;
@@ -202,8 +217,21 @@ void Executor::InferShapes(Frame& frame, size_t index) {
     const ValueId v = step.outputs[o];
     if (v == kNone) continue;
     const auto& result = rule_results_[o];
+    if (result.set && result.kind != graph::TypeKind::kTensor) {
+      PlaceSequence(frame, v, result);
+      exact = false;
+      continue;
+    }
     if (!result.set || !result.shape.known_rank())
       Throw(Code::kRuntime, "the shape of ", graph.value(v).name, " is not known");
+    bool open = false;
+    for (int d = 0; d < result.shape.rank; ++d) open = open || !result.shape[d].bounded();
+    if (step.late && open) {
+      frame.value(v).dtype = result.dtype;
+      frame.value(v).data = nullptr;
+      exact = false;
+      continue;
+    }
     Shape shape;
     for (int d = 0; d < result.shape.rank; ++d) {
       const auto& bound = result.shape[d];
@@ -213,51 +241,83 @@ void Executor::InferShapes(Frame& frame, size_t index) {
     }
     frame.SetShape(v, shape);
     frame.value(v).dtype = result.dtype;
-    Place(frame, v, node);
+    Place(frame, v, SizeOf(graph::TypeKind::kTensor, frame.value(v)));
   }
   frame.stamps_[index] = exact ? stamp : 0;
 }
 
-void Executor::Place(Frame& frame, ValueId v, const graph::Node& node) {
+void Executor::PlaceSequence(Frame& frame, ValueId v, const RunShapeContext::Result& result) {
+  const int64_t elements = result.shape.ElementsUpper();
+  int64_t room = -1;
+  if (result.length.bounded() && elements != ops::kUnbounded)
+    room = elements == 0 ? 0 : static_cast<int64_t>(BytesOf(result.dtype, elements));
+  const int64_t bytes = room < 0 ? -1 : kernels::Sequence::Bytes(result.length.upper, room);
+  if (bytes < 0) Throw(Code::kRuntime, "nothing bounds the size of ", frame.program().graph().value(v).name);
+  frame.SetShape(v, {});
+  frame.Touch(v);
+  TensorView& view = frame.value(v);
+  view.dtype = result.dtype;
+  Place(frame, v, bytes);
+  kernels::Sequence::Format(view.data, result.dtype, result.length.upper, room);
+}
+
+void* Executor::Allocate(int64_t bytes, const TensorView& view, Dynamic& block) {
+  if (!arena_) Throw(Code::kRuntime, "a value of ", bytes, " bytes has no planned memory");
+  if (view.dtype == DType::kString) {
+    block.strings.assign(static_cast<size_t>(view.elements()), {});
+    return block.strings.data();
+  }
+  const size_t wanted = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  block.memory =
+      ArenaBlock(arena_->Allocate(wanted, kValueAlignment, memory::Tag::kActivations), FreeTo{arena_});
+  return block.memory.get();
+}
+
+void Executor::Place(Frame& frame, ValueId v, int64_t bytes) {
   TensorView& view = frame.value(v);
   const size_t i = static_cast<size_t>(v);
-  const int64_t bytes = static_cast<int64_t>(view.bytes());
-  if (frame.external_[i]) return;
-  if (frame.plan_->offsets[i] != Plan::kNoOffset) {
-    if (bytes > frame.plan_->bytes[i])
-      Throw(Code::kRuntime, "node ", node.name, ": result ", frame.program().graph().value(v).name,
-            " of shape ", view.shape.ToString(), " takes ", bytes, " bytes, planned were ",
-            frame.plan_->bytes[i]);
+  const auto& name = frame.program().graph().value(v).name;
+  const bool planned = frame.plan_->offsets[i] != Plan::kNoOffset;
+  if (frame.external_[i] || planned) {
+    const int64_t room = frame.external_[i] ? frame.rooms_[i] : frame.plan_->bytes[i];
+    if (bytes > room)
+      Throw(Code::kRuntime, "result ", name, " of shape ", view.shape.ToString(), " takes ", bytes,
+            " bytes, planned were ", room);
     return;
   }
-  if (!arena_)
-    Throw(Code::kRuntime, "node ", node.name, ": the size of ", frame.program().graph().value(v).name,
-          " is not bounded");
+  if (!arena_) Throw(Code::kRuntime, "the size of ", name, " is not bounded");
   frame.Drop(v);
-  const size_t wanted = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-  view.data = arena_->Allocate(wanted, kValueAlignment, memory::Tag::kActivations);
-  frame.dynamic_.push_back({v, ArenaBlock(view.data, FreeTo{arena_})});
+  Dynamic taken;
+  view.data = Allocate(bytes, view, taken);
+  frame.dynamic_.emplace_back(v, std::move(taken));
 }
 
 void Executor::RunView(Frame& frame, size_t index) {
   const Step& step = frame.program().steps()[index];
   const ValueId out = step.outputs[0];
   if (out == kNone) return;
-  // Place() must not look for planned memory: the view has none of its own, unless it is written to given
-  // memory.
   const TensorView& source = frame.value(step.inputs[static_cast<size_t>(step.op->view_of)]);
-  const bool external = frame.external_[static_cast<size_t>(out)] != 0;
+  const graph::TypeKind kind = frame.program().kind(out);
+  // InferShapes() must not look for planned memory: the view has none of its own, unless it is written to
+  // given memory.
+  const auto i = static_cast<size_t>(out);
+  const bool external = frame.external_[i] != 0;
   void* const given = frame.value(out).data;
-  frame.external_[static_cast<size_t>(out)] = 1;
-  InferShapes(frame, index);
-  frame.external_[static_cast<size_t>(out)] = external;
-  TensorView& view = frame.value(out);
-  if (external) {
-    view.data = given;
-    if (given != source.data && view.bytes() > 0) std::memcpy(given, source.data, view.bytes());
+  if (kind == graph::TypeKind::kTensor) {
+    if (!external) frame.rooms_[i] = INT64_MAX;
+    frame.external_[i] = 1;
+    InferShapes(frame, index);
+    frame.external_[i] = external;
   } else {
-    view.data = source.data;
+    frame.value(out).dtype = source.dtype;
+    frame.Touch(out);
+    if (external) Place(frame, out, SizeOf(kind, source));
   }
+  TensorView& view = frame.value(out);
+  view.data = external ? given : source.data;
+  TensorView from = view;
+  from.data = source.data;
+  CopyValue(kind, from, view);
 }
 
 void Executor::RunSelect(Frame& frame, size_t index) {
@@ -271,48 +331,20 @@ void Executor::RunSelect(Frame& frame, size_t index) {
   view.data = chosen.data;
 }
 
-Frame& Executor::RunBody(Frame& frame, size_t index, size_t b) {
-  const Step& step = frame.program().steps()[index];
-  const graph::Graph& outer = frame.program().graph();
-  const graph::Node& node = outer.node(step.node);
-  Frame& body = *frame.bodies_[index][b];
-  const graph::Graph& inner = body.program().graph();
-  for (size_t c = 0; c < inner.capture_values.size(); ++c)
-    for (ValueId v : node.captures)
-      if (outer.value(v).name == inner.capture_names[c])
-        body.SetExternal(inner.capture_values[c], frame.value(v));
-  Run(body);
-  return body;
+int64_t SizeOf(graph::TypeKind kind, const TensorView& view) {
+  if (kind != graph::TypeKind::kTensor) return kernels::Sequence(view).bytes();
+  if (view.dtype == DType::kString) return view.elements() * static_cast<int64_t>(sizeof(std::string));
+  return static_cast<int64_t>(view.bytes());
 }
 
-void Executor::RunIf(Frame& frame, size_t index) {
-  const Step& step = frame.program().steps()[index];
-  const char* wanted = IntAt(frame.value(step.inputs[0]), 0) != 0 ? "then_branch" : "else_branch";
-  for (size_t b = 0; b < step.bodies.size(); ++b) {
-    if (step.bodies[b].first != wanted) continue;
-    if (!frame.plan_->bodies[index][b]) break;
-    Frame& body = RunBody(frame, index, b);
-    for (size_t o = 0; o < step.outputs.size(); ++o) {
-      const ValueId v = step.outputs[o];
-      if (v == kNone) continue;
-      const TensorView& result = body.value(body.program().graph().outputs[o]);
-      frame.SetShape(v, result.shape);
-      TensorView& view = frame.value(v);
-      view.dtype = result.dtype;
-      Place(frame, v, frame.program().graph().node(step.node));
-      if (view.bytes() > 0) std::memcpy(view.data, result.data, view.bytes());
-    }
+void CopyValue(graph::TypeKind kind, const TensorView& from, const TensorView& to) {
+  if (from.data == to.data) return;
+  if (kind == graph::TypeKind::kTensor && from.dtype == DType::kString) {
+    std::copy_n(from.as<std::string>(), from.elements(), static_cast<std::string*>(to.data));
     return;
   }
-  Throw(Code::kRuntime, "the ", wanted, " was proved not to be taken, but the condition asks for it");
-}
-
-void Executor::RunLoop(Frame&, size_t) {
-  Throw(Code::kUnsupported, "Loop is not supported");
-}
-
-void Executor::RunScan(Frame&, size_t) {
-  Throw(Code::kUnsupported, "Scan is not supported");
+  const int64_t bytes = SizeOf(kind, from);
+  if (bytes > 0) std::memcpy(to.data, from.data, static_cast<size_t>(bytes));
 }
 
 }  // namespace ullage::session

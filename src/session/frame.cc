@@ -13,6 +13,7 @@ Frame::Frame(const Program& program) : program_(&program) {
   values_.resize(n);
   shapes_.assign(n, ops::BoundedShape::Scalar());
   external_.assign(n, 0);
+  rooms_.assign(n, 0);
   versions_.assign(n, 1);
   stamps_.assign(program.steps().size(), 0);
   for (size_t i = 0; i < n; ++i) {
@@ -24,9 +25,23 @@ Frame::Frame(const Program& program) : program_(&program) {
     shapes_[i] = ops::BoundedShape::Of(constant->shape);
   }
   bodies_.resize(program.steps().size());
+  loops_.resize(program.steps().size());
   for (size_t s = 0; s < program.steps().size(); ++s)
     for (const auto& body : program.steps()[s].bodies)
       bodies_[s].push_back(std::make_unique<Frame>(*body.second));
+  for (size_t s = 0; s < program.steps().size(); ++s) {
+    const Step& step = program.steps()[s];
+    if (step.bodies.empty() || step.kind == Step::Kind::kIf) continue;
+    const auto& body = step.bodies[0].second->graph();
+    LoopState& state = loops_[s];
+    state.carried.resize(body.inputs.size());
+    state.rooms.resize(2 * body.inputs.size());
+    state.memory.resize(2 * body.inputs.size());
+    state.shapes.resize(body.outputs.size());
+    state.opened.resize(body.outputs.size());
+    state.strides.resize(body.outputs.size());
+    state.stacks.resize(body.outputs.size());
+  }
 }
 
 Frame::~Frame() = default;
@@ -57,11 +72,20 @@ void Frame::SetShape(ValueId v, const Shape& shape) {
   ++versions_[static_cast<size_t>(v)];
 }
 
-void Frame::SetExternal(ValueId v, const TensorView& view) {
+Frame::Room Frame::RoomOf(ValueId v) const {
+  if (v == kNone) return {};
+  const auto i = static_cast<size_t>(v);
+  if (external_[i]) return {static_cast<std::byte*>(values_[i].data), rooms_[i]};
+  if (plan_->offsets[i] == Plan::kNoOffset) return {};
+  return {arena_ + plan_->offsets[i], plan_->bytes[i]};
+}
+
+void Frame::SetExternal(ValueId v, const TensorView& view, int64_t room) {
   TensorView& mine = value(v);
   SetShape(v, view.shape);
   mine = view;
   external_[static_cast<size_t>(v)] = 1;
+  rooms_[static_cast<size_t>(v)] = room;
 }
 
 void Frame::ClearExternal(ValueId v) {
@@ -75,17 +99,21 @@ void Frame::ClearExternal(ValueId v) {
 
 void Frame::Drop(ValueId v) noexcept {
   for (auto& d : dynamic_)
-    if (d.value == v) {
+    if (d.first == v) {
       value(v).data = nullptr;
-      d = std::move(dynamic_.back());
+      std::swap(d, dynamic_.back());
       dynamic_.pop_back();
       return;
     }
 }
 
 void Frame::ReleaseDynamic() noexcept {
-  for (auto& d : dynamic_) value(d.value).data = nullptr;
+  for (auto& d : dynamic_) value(d.first).data = nullptr;
   dynamic_.clear();
+  for (auto& state : loops_) {
+    for (auto& memory : state.memory) memory = {};
+    for (auto& stack : state.stacks) stack = {};
+  }
   for (auto& step : bodies_)
     for (auto& body : step) body->ReleaseDynamic();
 }

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <atomic>
@@ -29,10 +31,21 @@ struct PrepackedBlocks {
 
 class RunStats;
 
+/// Memory taken in a run, for values without a plan.
+struct Dynamic {
+  ArenaBlock memory;
+  std::vector<std::string> strings;
+};
+
 /// State of one run of one program (and, nested, of its sub-graphs). One frame serves one run at a time and
 /// is used again; once made for every profile it allocates nothing, unless the plan has unbounded values.
 class Frame {
  public:
+  struct Room {
+    std::byte* data = nullptr;
+    int64_t bytes = 0;
+  };
+
   explicit Frame(const Program& program);
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
@@ -44,8 +57,9 @@ class Frame {
 
   TensorView& value(graph::ValueId v) { return values_[static_cast<size_t>(v)]; }
   const TensorView& value(graph::ValueId v) const { return values_[static_cast<size_t>(v)]; }
-  /// Sets type, shape and memory of an input, a captured value, or an output that is written to given memory.
-  void SetExternal(graph::ValueId v, const TensorView& view);
+  /// Sets type, shape and memory of an input, a captured value, or an output that is written to given memory
+  /// of `room` bytes.
+  void SetExternal(graph::ValueId v, const TensorView& view, int64_t room = INT64_MAX);
   /// Forgets that an output goes to given memory.
   void ClearExternal(graph::ValueId v);
   /// Frees what values without a bound took in the last run.
@@ -54,14 +68,32 @@ class Frame {
  private:
   friend class Executor;
   friend class StepContext;
-  struct Dynamic {
-    graph::ValueId value;
+
+  /// Slices of a scanned result without a plan, one behind the other.
+  struct Slices {
     ArenaBlock memory;
+    size_t room = 0;
+  };
+  /// What a step with rounds keeps from one round to the next.
+  struct LoopState {
+    std::vector<TensorView> carried;
+    std::vector<Room> rooms;       // as Plan::step_buffers
+    std::vector<Dynamic> memory;   // where there is no room
+    std::vector<Shape> shapes;     // by scanned result: of a slice
+    std::vector<uint8_t> opened;   // by result: has its memory
+    std::vector<int64_t> strides;  // by result of a SequenceMap: room of an element
+    std::vector<Slices> stacks;    // by scanned result
+    int64_t number = 0;
+    uint8_t condition = 0;
   };
   /// Frees what the value took.
   void Drop(graph::ValueId v) noexcept;
 
   void SetShape(graph::ValueId v, const Shape& shape);
+  /// The contents changed in a way that rules may see although the shape did not.
+  void Touch(graph::ValueId v) { ++versions_[static_cast<size_t>(v)]; }
+  /// Where a result is to be written, given or planned; null when its memory is taken in the run.
+  Room RoomOf(graph::ValueId v) const;
 
   const Program* program_;
   const Plan* plan_ = nullptr;
@@ -69,11 +101,17 @@ class Frame {
   std::vector<TensorView> values_;
   std::vector<ops::BoundedShape> shapes_;  // by value: values_[v].shape as a rule sees it
   std::vector<uint8_t> external_;          // by value: memory given from outside
+  std::vector<int64_t> rooms_;             // by value: bytes of that memory
   std::vector<uint32_t> versions_;         // by value: counts changes of shape
   std::vector<uint64_t> stamps_;           // by step: sum of its inputs' versions when its rule ran last
   std::vector<std::vector<std::unique_ptr<Frame>>> bodies_;  // by step, by body
-  std::vector<Dynamic> dynamic_;
+  std::vector<std::pair<graph::ValueId, Dynamic>> dynamic_;
+  std::vector<LoopState> loops_;  // by step
 };
+
+/// Bytes that a value takes; copies a value unless both are the same memory.
+int64_t SizeOf(graph::TypeKind kind, const TensorView& view);
+void CopyValue(graph::TypeKind kind, const TensorView& from, const TensorView& to);
 
 /// Runs a frame's steps in order. One executor per run at a time; holds no state between runs.
 class Executor {
@@ -96,17 +134,34 @@ class Executor {
   void RunIf(Frame& frame, size_t index);
   void RunLoop(Frame& frame, size_t index);
   void RunScan(Frame& frame, size_t index);
+  void RunSequenceMap(Frame& frame, size_t index);
   void RunSelect(Frame& frame, size_t index);
   void RunView(Frame& frame, size_t index);
   void RunKernel(Frame& frame, size_t index);
-  /// Runs body `b` of the step; its frame's inputs must be set. Sets the captures.
-  Frame& RunBody(Frame& frame, size_t index, size_t b);
-  /// Gives value v memory for its shape: planned, from outside, or, where nothing bounds it, from the arena.
-  void Place(Frame& frame, graph::ValueId v, const graph::Node& node);
+  void RunSteps(Frame& frame);
+  /// The frame of body `b` of the step, with its captures set.
+  Frame& BodyOf(Frame& frame, size_t index, size_t b);
+  /// Has result `v` of a sub-graph written to that memory, where a step of it writes it.
+  void Direct(Frame& body, graph::ValueId v, const Frame::Room& room);
+  /// Makes `result` the value v: its shape, its memory, and its contents unless they lie there.
+  void Hand(Frame& frame, graph::ValueId v, graph::TypeKind kind, const TensorView& result);
+  // Of steps with rounds: finds the planned memory; keeps carried value i for the next round; appends a
+  // slice.
+  void FindRooms(Frame& frame, size_t index, size_t carried);
+  void Carry(Frame& frame, size_t index, Frame& body, size_t i, graph::ValueId result, int64_t round);
+  void Stack(Frame& frame, size_t index, size_t s, graph::ValueId out, int64_t round,
+             const TensorView& slice);
+  /// Gives value v `bytes` of memory (arena, outside memory, or, where nothing bounds it, taken now).
+  void Place(Frame& frame, graph::ValueId v, int64_t bytes);
+  /// The same for a sequence, which is then empty.
+  void PlaceSequence(Frame& frame, graph::ValueId v, const RunShapeContext::Result& result);
+  /// Memory from the dynamic allocator for a value like `view` that takes `bytes`; strings are made.
+  void* Allocate(int64_t bytes, const TensorView& view, Dynamic& memory);
 
   ThreadTeam& threads_;
   const PrepackedBlocks& prepacked_;
   memory::Allocator* arena_;
+  const std::atomic<bool>* stop_ = nullptr;
   RunValues rule_values_;
   std::array<RunShapeContext::Result, RunShapeContext::kMaxOutputs> rule_results_;
 };

@@ -13,6 +13,7 @@
 #include "session/prepacked_cache.h"
 #include "session/report.h"
 #include "session/session.h"
+#include "session/unbounded.h"
 
 namespace ullage::session {
 
@@ -108,6 +109,7 @@ void Initializer::BoundShapes() {
           f.dtype == DType::kInt8 && f.shape.rank == 4)
         f.shape[3] = ops::Bound::Exactly(state.max_shape[3]);
     p.facts = shapes::Propagate(graph, p.inputs, {}, *p.symbols);
+    p.relations = shapes::InputRelations(graph, p.inputs, *p.symbols);
     s.profiles_.push_back(std::move(p));
   }
   for (const auto& p : s.profiles_) all.push_back(&p.facts);
@@ -220,23 +222,17 @@ void Initializer::PlanMemory() {
   for (const auto& state : s.states_) external.push_back(state.output);
   s.pre_allocated_ = s.spec_.options.Bool("session.pre_allocate_execution_buffers");
   int64_t workspace = 0;
+  std::vector<bool> states;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) states.push_back(s.IsState(i));
   for (auto& p : s.profiles_) {
+    if (s.pre_allocated_ || s.spec_.plan_only) {
+      const auto open = FindUnbounded(*s.program_, p.facts, p.inputs, states, *p.symbols);
+      if (!open.empty()) ThrowUnbounded(open);
+    }
     p.plan = MakePlan(*s.program_, p.facts, external, s.threads_);
     s.arena_bytes_ = std::max(s.arena_bytes_, p.plan->arena_bytes);
     s.device_.lower_bound_bytes = std::max(s.device_.lower_bound_bytes, p.plan->lower_bound);
     workspace = std::max(workspace, p.plan->workspace_peak);
-    if (!p.plan->unbounded.empty() && (s.pre_allocated_ || s.spec_.plan_only)) {
-      std::string names, list;
-      for (const auto& u : p.plan->unbounded) {
-        names += (names.empty() ? "" : ", ") + u;
-        list += (list.empty() ? "\"" : ",\"") + JsonEscape(u) + "\"";
-      }
-      throw Error(Code::kUnsupported,
-                  StrCat("nothing bounds the size of ", names,
-                         "; bound the inputs with --shape, --context or "
-                         "session.max_shape_override"),
-                  "{\"unbounded\":[" + list + "]}");
-    }
   }
   auto& tags = s.device_.tags;
   for (const auto& w : s.weights_) tags.Add(memory::Tag::kWeights, w.bytes);

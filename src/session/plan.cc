@@ -1,10 +1,12 @@
 #include "session/plan.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/checked.h"
 #include "core/error.h"
 #include "memory/checker.h"
+#include "session/unbounded.h"
 
 namespace ullage::session {
 
@@ -17,6 +19,9 @@ void Shift(int64_t by, Plan* plan) {
   for (int64_t& offset : plan->offsets)
     if (offset != Plan::kNoOffset) offset += by;
   plan->workspace_shift += by;
+  for (auto& step : plan->step_buffers)
+    for (auto& buffer : step)
+      if (buffer.offset != Plan::kNoOffset) buffer.offset += by;
   for (auto& bodies : plan->bodies)
     for (auto& body : bodies) Shift(by, body.get());
 }
@@ -24,18 +29,61 @@ void Shift(int64_t by, Plan* plan) {
 /// Whether the kernel's workspace can be declared before a Run.
 bool Bounded(const std::vector<ops::ValueFacts>& all) {
   return std::all_of(all.begin(), all.end(), [](const ops::ValueFacts& f) {
-    if (f.dtype == DType::kUndefined) return true;  // left out
+    if (f.dtype == DType::kUndefined || f.kind != graph::TypeKind::kTensor) return true;
     if (!f.shape.known_rank()) return false;
     return std::all_of(f.shape.dims.begin(), f.shape.dims.begin() + f.shape.rank,
                        [](const ops::Bound& d) { return d.bounded(); });
   });
 }
 
-/// Bytes of the largest value within the facts; -1 when there is no bound.
-int64_t BytesUpper(const ops::ValueFacts& facts) {
-  const int64_t elements = facts.shape.ElementsUpper();
-  if (elements == ops::kUnbounded || BitsOf(facts.dtype) == 0) return -1;
-  return static_cast<int64_t>(BytesOf(facts.dtype, elements));
+/// What a step with rounds needs beside its results, in the order of Plan::step_buffers; -1: unbounded, or
+/// not needed.
+struct RoundBuffers {
+  size_t carried = 0;
+  std::vector<int64_t> bytes;
+};
+RoundBuffers BuffersOf(const Program& program, const Step& step, const shapes::GraphFacts& facts,
+                       const shapes::GraphFacts& inner) {
+  RoundBuffers buffers;
+  if (step.kind != Step::Kind::kLoop && step.kind != Step::Kind::kScan) return buffers;
+  const graph::Graph& body = step.bodies[0].second->graph();
+  const graph::Node& node = program.graph().node(step.node);
+  const bool loop = step.kind == Step::Kind::kLoop;
+  const size_t scanned = loop ? 0 : static_cast<size_t>(node.RequiredInt("num_scan_inputs"));
+  const size_t before_inputs = loop ? 2 : 0, before_results = loop ? 1 : 0;
+  const size_t carried = body.inputs.size() - before_inputs - scanned;
+  buffers.carried = carried;
+  for (size_t i = 0; i < carried; ++i) {
+    int64_t bytes = BytesUpper(inner.of(body.inputs[before_inputs + i]));
+    const int64_t made = BytesUpper(inner.of(body.outputs[before_results + i]));
+    bytes = bytes < 0 || made < 0 ? -1 : std::max(bytes, made);
+    const ValueId out = i < step.outputs.size() ? step.outputs[i] : kNone;
+    const bool in_result =
+        loop && out != kNone && program.place(out) == Place::kPlanned && BytesUpper(facts.of(out)) >= bytes;
+    buffers.bytes.push_back(in_result ? -1 : bytes);
+    buffers.bytes.push_back(bytes);
+  }
+  for (size_t k = 0; k < scanned; ++k) {
+    const auto axes = node.IntsView("scan_input_axes");
+    const bool in_place = k >= axes.size() || axes[k] == 0;
+    buffers.bytes.push_back(in_place ? -1 : BytesUpper(inner.of(body.inputs[carried + k])));
+  }
+  return buffers;
+}
+
+/// Results of a sub-graph that are written where the step's own results, or carried values, lie.
+std::vector<ValueId> DirectResults(const Step& step, const shapes::GraphFacts& facts, const Program& body,
+                                   const RoundBuffers& buffers) {
+  std::vector<ValueId> direct;
+  const auto& results = body.graph().outputs;
+  if (step.kind == Step::Kind::kIf)
+    for (size_t o = 0; o < step.outputs.size(); ++o)
+      if (step.outputs[o] != kNone && BytesUpper(facts.of(step.outputs[o])) >= 0)
+        direct.push_back(results[o]);
+  const size_t first = step.kind == Step::Kind::kLoop ? 1 : 0;
+  for (size_t i = 0; i < buffers.carried; ++i)
+    if (buffers.bytes[2 * i + 1] >= 0) direct.push_back(results[first + i]);
+  return direct;
 }
 
 }  // namespace
@@ -84,7 +132,6 @@ std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts&
       if (std::find(external.begin(), external.end(), v) != external.end()) continue;
       const int64_t bytes = BytesUpper(facts.of(v));
       if (bytes < 0) {
-        plan->unbounded.push_back(StrCat(graph.value(v).name, " (node ", graph.node(step.node).name, ")"));
         if (last[static_cast<size_t>(v)] <= steps)
           plan->last_reads[static_cast<size_t>(last[static_cast<size_t>(v)] - 1)].push_back(v);
         continue;
@@ -124,7 +171,19 @@ std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts&
 
   // Sub-graphs: the arena of a body is one buffer of its node's step; branches exclude each other.
   plan->bodies.resize(static_cast<size_t>(steps));
-  std::vector<std::pair<int64_t, int32_t>> body_buffers;  // step, buffer
+  plan->step_buffers.resize(static_cast<size_t>(steps));
+  std::vector<std::pair<int64_t, int32_t>> body_buffers;            // step, buffer
+  std::vector<std::tuple<int64_t, size_t, int32_t>> round_buffers;  // step, place in step_buffers, buffer
+  const auto add_buffer = [&](int64_t s, int64_t bytes) {
+    memory::Buffer b;
+    b.id = -1;
+    b.size = bytes;
+    b.alignment = static_cast<int64_t>(memory::kDefaultWorkspaceAlignment);
+    b.first = s;
+    b.last = s + 1;
+    buffers.push_back(b);
+    return static_cast<int32_t>(buffers.size() - 1);
+  };
   for (int64_t s = 0; s < steps; ++s) {
     const Step& step = program.steps()[static_cast<size_t>(s)];
     int64_t peak = 0;
@@ -134,21 +193,17 @@ std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts&
         plan->bodies[static_cast<size_t>(s)].push_back(nullptr);
         continue;
       }
-      auto inner = MakePlan(*body, *it->second, {}, threads);
-      plan->unbounded.insert(plan->unbounded.end(), inner->unbounded.begin(), inner->unbounded.end());
+      const RoundBuffers rounds = BuffersOf(program, step, facts, *it->second);
+      for (int64_t bytes : rounds.bytes) {
+        auto& planned = plan->step_buffers[static_cast<size_t>(s)];
+        if (bytes >= 0) round_buffers.emplace_back(s, planned.size(), add_buffer(s, bytes));
+        planned.push_back({Plan::kNoOffset, std::max<int64_t>(bytes, 0)});
+      }
+      auto inner = MakePlan(*body, *it->second, DirectResults(step, facts, *body, rounds), threads);
       peak = std::max(peak, inner->arena_bytes);
       plan->bodies[static_cast<size_t>(s)].push_back(std::move(inner));
     }
-    if (peak > 0) {
-      memory::Buffer b;
-      b.id = -1;
-      b.size = peak;
-      b.alignment = static_cast<int64_t>(memory::kDefaultWorkspaceAlignment);
-      b.first = s;
-      b.last = s + 1;
-      body_buffers.emplace_back(s, static_cast<int32_t>(buffers.size()));
-      buffers.push_back(b);
-    }
+    if (peak > 0) body_buffers.emplace_back(s, add_buffer(s, peak));
   }
 
   std::vector<memory::NodeWorkspace> scratch;
@@ -177,6 +232,8 @@ std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts&
   plan->lower_bound = packing.lower_bound;
   for (size_t b = 0; b < value_buffers; ++b)
     plan->offsets[static_cast<size_t>(owner[b])] = packing.offsets[b];
+  for (const auto& [s, at, b] : round_buffers)
+    plan->step_buffers[static_cast<size_t>(s)][at].offset = packing.offsets[static_cast<size_t>(b)];
   for (const auto& [s, b] : body_buffers)
     for (auto& body : plan->bodies[static_cast<size_t>(s)])
       if (body) Shift(packing.offsets[static_cast<size_t>(b)], body.get());

@@ -29,14 +29,20 @@ struct Plan {
   /// By step: 1 where the workspace has no bound, so that it is declared anew, for the sizes at hand, in each
   /// Run.
   std::vector<uint8_t> open_workspace;
+  /// By step: memory beside its results that a step with sub-graphs works in; kNoOffset: none is planned. Of
+  /// a Loop or Scan two per carried value, read and written in turn (the first of a Loop's may be its
+  /// result), then one per scanned input for its slice.
+  struct StepBuffer {
+    int64_t offset = kNoOffset;
+    int64_t bytes = 0;
+  };
+  std::vector<std::vector<StepBuffer>> step_buffers;
   /// By step, by body: the plan of the sub-graph, with offsets already shifted into this arena.
   std::vector<std::vector<std::unique_ptr<Plan>>> bodies;
 
   int64_t arena_bytes = 0;
   int64_t lower_bound = 0;
   int64_t workspace_peak = 0;
-  /// Names of values whose size nothing bounds, with the node that makes them.
-  std::vector<std::string> unbounded;
 
   /// The buffers as they were packed, for reports: name, bytes, life in steps.
   struct Item {

@@ -4,6 +4,8 @@
 #include <set>
 
 #include "core/error.h"
+#include "kernels/late_kernel.h"
+#include "session/unbounded.h"
 
 namespace ullage::session {
 
@@ -17,9 +19,33 @@ Step::Kind KindOf(const graph::Node& node, const ops::OpInfo& op) {
     if (node.op == "If") return Step::Kind::kIf;
     if (node.op == "Loop") return Step::Kind::kLoop;
     if (node.op == "Scan") return Step::Kind::kScan;
+    if (node.op == "SequenceMap") return Step::Kind::kSequenceMap;
   }
   if (node.Is(graph::kUllageDomain, "Select")) return Step::Kind::kSelect;
   return op.view_of >= 0 && !node.has_output(1) ? Step::Kind::kView : Step::Kind::kKernel;
+}
+
+/// What the executor has to know of results that it puts together from rounds.
+void DescribeRounds(const graph::Node& node, const Program& body, const shapes::GraphFacts& facts,
+                    Step* step) {
+  if (step->kind == Step::Kind::kIf) return;
+  const auto& results = body.graph().outputs;
+  size_t first = 0;
+  if (step->kind == Step::Kind::kLoop)
+    first = step->inputs.size() < 2 ? 1 : step->inputs.size() - 1;
+  else if (step->kind == Step::Kind::kScan)
+    first = step->inputs.size() - (node.opset > 0 && node.opset < 9 ? 1 : 0) -
+            static_cast<size_t>(node.RequiredInt("num_scan_inputs"));
+  for (size_t i = first; i < results.size(); ++i) {
+    const ops::ValueFacts& f = facts.of(results[i]);
+    if (step->kind == Step::Kind::kSequenceMap) {
+      step->element_bytes.push_back(BytesUpper(f));
+      continue;
+    }
+    Shape shape;
+    for (int d = 0; d < f.shape.rank; ++d) shape.push_back(f.shape[d].exact() ? f.shape[d].lower : 0);
+    step->stacked.push_back(shape);
+  }
 }
 
 void Join(const ops::BoundMath& math, const ops::ValueFacts& b, ops::ValueFacts* a) {
@@ -32,6 +58,7 @@ void Join(const ops::BoundMath& math, const ops::ValueFacts& b, ops::ValueFacts*
     a->values = nullptr;
     return;
   }
+  a->length = math.Union(a->length, b.length);
   const int64_t elements = std::max(a->shape.ElementsUpper(), b.shape.ElementsUpper());
   for (int i = 0; i < a->shape.rank; ++i) a->shape[i] = math.Union(a->shape[i], b.shape[i]);
   a->shape.max_elements = elements;
@@ -55,6 +82,7 @@ shapes::GraphFacts UnionFacts(const std::vector<const shapes::GraphFacts*>& all)
     for (size_t i = 0; i < joined.values.size(); ++i) {
       ops::ValueFacts plain = facts->values[i];
       for (int d = 0; d < plain.shape.rank; ++d) plain.shape[d].expr = ops::kNoExpr;
+      plain.length.expr = ops::kNoExpr;
       Join(math, plain, &joined.values[i]);
     }
   std::set<std::pair<graph::NodeId, std::string>> keys;
@@ -81,6 +109,8 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
   for (size_t i = 0; i < n; ++i) {
     const auto& value = graph.value(static_cast<ValueId>(i));
     program->roots_[i] = static_cast<ValueId>(i);
+    program->dtypes_.push_back(facts.values[i].dtype);
+    program->kinds_.push_back(facts.values[i].kind);
     if (value.constant) program->places_[i] = Place::kConstant;
     if (value.is_input) program->places_[i] = Place::kInput;
   }
@@ -101,6 +131,8 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
     for (size_t i = 0; i < step.inputs.size() && i < 32; ++i)
       if (step.op->reads_values >> i & 1 && step.inputs[i] != kNone && !graph.ConstantOf(step.inputs[i]))
         step.reads_values = true;
+    for (ValueId v : step.inputs)
+      if (v != kNone && program->kind(v) != graph::TypeKind::kTensor) step.reads_values = true;
     const auto fact = [&](ValueId v) { return v == kNone ? ops::ValueFacts{} : facts.of(v); };
     if (step.kind == Step::Kind::kKernel) {
       std::vector<ops::ValueFacts> in, out;
@@ -114,14 +146,16 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
         continue;
       }
       step.kernel = step.def->create(info);
+      step.late = dynamic_cast<const kernels::LateKernel*>(step.kernel.get()) != nullptr;
     } else if (step.kind == Step::Kind::kIf || step.kind == Step::Kind::kLoop ||
-               step.kind == Step::Kind::kScan) {
+               step.kind == Step::Kind::kScan || step.kind == Step::Kind::kSequenceMap) {
       for (const auto& [key, attribute] : node.attributes) {
         const auto* body = std::get_if<std::shared_ptr<graph::Graph>>(&attribute);
         if (!body) continue;
         const auto it = facts.bodies.find({id, key});
         if (it == facts.bodies.end()) continue;  // a branch that is known not to be taken
         step.bodies.emplace_back(key, Build(**body, *it->second, registry, threads, options));
+        DescribeRounds(node, *step.bodies.back().second, *it->second, &step);
       }
     }
     for (ValueId v : node.outputs)

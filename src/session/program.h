@@ -34,6 +34,7 @@ struct Step {
     kIf,
     kLoop,
     kScan,
+    kSequenceMap,
   };
   Kind kind = Kind::kKernel;
   graph::NodeId node = graph::kNone;
@@ -42,7 +43,12 @@ struct Step {
   std::unique_ptr<kernels::Kernel> kernel;
   std::vector<graph::ValueId> inputs;
   std::vector<graph::ValueId> outputs;
+  bool late = false;          ///< the kernel sets the shapes of its results
   bool reads_values = false;  ///< the rule reads the contents of an input that is no constant
+  /// Loop and Scan: shape of a slice of each scanned result, 0 where only a run says it: for no rounds.
+  std::vector<Shape> stacked;
+  /// SequenceMap: most bytes of an element of each result; -1: no bound.
+  std::vector<int64_t> element_bytes;
   /// Sub-graphs by attribute name ("then_branch").
   std::vector<std::pair<std::string, std::unique_ptr<Program>>> bodies;
   /// Indices into Prepacked blocks of the session, one per block of the kernel.
@@ -70,6 +76,9 @@ class Program {
   Place place(graph::ValueId v) const { return places_[static_cast<size_t>(v)]; }
   /// The value that owns the bytes of v (v itself unless it is a view).
   graph::ValueId root(graph::ValueId v) const { return roots_[static_cast<size_t>(v)]; }
+  /// Type as proved; of a sequence that of its elements.
+  DType dtype(graph::ValueId v) const { return dtypes_[static_cast<size_t>(v)]; }
+  graph::TypeKind kind(graph::ValueId v) const { return kinds_[static_cast<size_t>(v)]; }
   /// All reads of `v` are by kernels that take caches with capacity at that input.
   bool AcceptsCache(graph::ValueId v) const;
   /// Step and output index that write `v`; step -1 when none does.
@@ -95,6 +104,8 @@ class Program {
   std::vector<Step> steps_;
   std::vector<Place> places_;
   std::vector<graph::ValueId> roots_;
+  std::vector<DType> dtypes_;
+  std::vector<graph::TypeKind> kinds_;
 };
 
 /// Union of the facts of several profiles, value by value: types must agree, shapes are joined.

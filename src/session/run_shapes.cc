@@ -1,8 +1,10 @@
 #include "session/run_shapes.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/half.h"
+#include "kernels/sequence.h"
 
 namespace ullage::session {
 namespace {
@@ -46,7 +48,42 @@ const TensorView* RunShapeContext::view(int i) const {
   return i >= 0 && static_cast<size_t>(i) < inputs_.size() ? inputs_[static_cast<size_t>(i)].view : nullptr;
 }
 
+graph::TypeKind RunShapeContext::kind(int i) const {
+  return view(i) ? inputs_[static_cast<size_t>(i)].kind : graph::TypeKind::kTensor;
+}
+
+ops::Bound RunShapeContext::length(int i) const {
+  if (kind(i) == graph::TypeKind::kTensor) return {};
+  return ops::Bound::Exactly(kernels::Sequence(*view(i)).size());
+}
+
+const ops::BoundedShape& RunShapeContext::element(int i, int64_t k) const {
+  if (kind(i) == graph::TypeKind::kTensor) return shape(i);
+  slots_.element = ops::BoundedShape::Of(kernels::Sequence(*view(i)).at(k).shape);
+  return slots_.element;
+}
+
 const ops::BoundedShape& RunShapeContext::shape(int i) const {
+  if (kind(i) != graph::TypeKind::kTensor) {
+    // Shape bounds of any element; nothing fits an empty sequence.
+    const kernels::Sequence sequence(*view(i));
+    ops::BoundedShape& all = slots_.unions[static_cast<size_t>(i) % slots_.unions.size()];
+    all = {};
+    all.max_elements = 0;
+    for (int64_t k = 0; k < sequence.size(); ++k) {
+      const auto next = ops::BoundedShape::Of(sequence.at(k).shape);
+      const int64_t most = std::max(all.max_elements, next.ElementsUpper());
+      if (k == 0) {
+        all = next;
+      } else if (all.rank == next.rank) {
+        for (int d = 0; d < all.rank; ++d) all[d] = math().Union(all[d], next[d]);
+      } else {
+        all.rank = -1;
+      }
+      all.max_elements = most;
+    }
+    return all;
+  }
   return view(i) ? *inputs_[static_cast<size_t>(i)].shape : kNothing;
 }
 
@@ -55,7 +92,7 @@ DType RunShapeContext::dtype(int i) const {
 }
 
 const ops::BoundedValues* RunShapeContext::values(int i) const {
-  const TensorView* v = view(i);
+  const TensorView* v = kind(i) == graph::TypeKind::kTensor ? view(i) : nullptr;
   if (!v || (!IsInteger(v->dtype) && v->dtype != DType::kBool)) return nullptr;
   const int64_t n = v->shape.elements();
   if (n > ops::BoundedValues::kMax || (n > 0 && !v->data)) return nullptr;
@@ -110,7 +147,13 @@ std::vector<ops::ValueFacts> RunShapeContext::RunSubgraph(const graph::Graph&,
 
 void RunShapeContext::Set(int o, DType dtype, const ops::BoundedShape& shape) {
   if (o < 0 || static_cast<size_t>(o) >= results_.size()) return;
-  results_[static_cast<size_t>(o)] = {true, dtype, shape};
+  results_[static_cast<size_t>(o)] = {true, dtype, shape, graph::TypeKind::kTensor, {}};
+}
+
+void RunShapeContext::SetKind(int o, graph::TypeKind kind, const ops::Bound& length) {
+  if (o < 0 || static_cast<size_t>(o) >= results_.size()) return;
+  results_[static_cast<size_t>(o)].kind = kind;
+  results_[static_cast<size_t>(o)].length = length;
 }
 
 }  // namespace ullage::session

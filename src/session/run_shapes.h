@@ -13,11 +13,14 @@ struct RunInput {
   const TensorView* view = nullptr;  ///< null: left out
   const ops::BoundedShape* shape = nullptr;
   const graph::Constant* constant = nullptr;
+  graph::TypeKind kind = graph::TypeKind::kTensor;
 };
 
 /// Room for contents that rules read; made once, used by many contexts one after the other.
 struct RunValues {
   std::array<ops::BoundedValues, 16> slots;
+  ops::BoundedShape element;                ///< of a sequence
+  std::array<ops::BoundedShape, 4> unions;  ///< bounds of the elements of a sequence, by input
 };
 
 /// Facts of one step from the views of its inputs. Allocates nothing.
@@ -28,6 +31,8 @@ class RunShapeContext final : public ops::ShapeContext {
     bool set = false;
     DType dtype = DType::kUndefined;
     ops::BoundedShape shape;
+    graph::TypeKind kind = graph::TypeKind::kTensor;
+    ops::Bound length;
   };
 
   /// `results` has one entry per output of the node that fits in kMaxOutputs.
@@ -37,13 +42,17 @@ class RunShapeContext final : public ops::ShapeContext {
 
   const ops::BoundedShape& shape(int i) const override;
   DType dtype(int i) const override;
+  graph::TypeKind kind(int i) const override;
+  ops::Bound length(int i) const override;
+  const ops::BoundedShape& element(int i, int64_t k) const override;
   const ops::BoundedValues* values(int i) const override;
   const graph::Constant* constant(int i) const override;
   int doubles(int i, std::span<double> out) const override;
   std::vector<ops::ValueFacts> RunSubgraph(const graph::Graph&, std::span<const ops::ValueFacts>) override;
   void Set(int o, DType dtype, const ops::BoundedShape& shape) override;
-  void SetKind(int, graph::TypeKind) override {}
+  void SetKind(int o, graph::TypeKind kind, const ops::Bound& length) override;
   void SetValues(int, const ops::BoundedValues&) override {}
+  bool wants_values() const override { return false; }
 
  private:
   const TensorView* view(int i) const;

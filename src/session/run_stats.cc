@@ -18,12 +18,12 @@ void RunStats::Record(const Frame& frame, size_t index, int64_t temp_sum, int64_
     if (const auto* constant = graph.ConstantOf(v))
       stats.initializers_sizes += static_cast<int64_t>(constant->size_bytes);
     else
-      stats.input_sizes += static_cast<int64_t>(frame.value(v).bytes());
+      stats.input_sizes += SizeOf(frame.program().kind(v), frame.value(v));
   }
   for (graph::ValueId v : step.outputs) {
     outputs.push_back(name(v));
     if (v == graph::kNone || !charged_.insert(name(v)).second) continue;
-    stats.total_dynamic_sizes += static_cast<int64_t>(frame.value(v).bytes());
+    stats.total_dynamic_sizes += SizeOf(frame.program().kind(v), frame.value(v));
   }
   stats.total_temp_allocations = temp_sum;
   stats.peak_temp_allocations = temp_peak;

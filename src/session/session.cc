@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "kernels/sequence.h"
 #include "session/run_stats.h"
 
 namespace ullage::session {
@@ -102,6 +103,20 @@ bool Session::IsStateOutput(size_t output) const {
                      [&](const State& state) { return state.output_index == output; });
 }
 
+namespace {
+
+void CheckSequence(const std::string& name, const kernels::Sequence& sequence, const ops::ValueFacts& bound) {
+  if (sequence.size() < bound.length.lower || sequence.size() > bound.length.upper)
+    Throw(Code::kInvalidInput, "input ", name, ": ", sequence.size(), " elements, more than the bound ",
+          bound.length.upper);
+  for (int64_t k = 0; k < sequence.size(); ++k)
+    if (!bound.shape.Contains(sequence.at(k).shape))
+      Throw(Code::kInvalidInput, "input ", name, ": element ", k, " of shape ",
+            sequence.at(k).shape.ToString(), " is outside of the bound ", bound.shape.ToString());
+}
+
+}  // namespace
+
 Execution& Execution::operator=(Execution&& other) noexcept {
   if (this == &other) return *this;
   Release();
@@ -158,10 +173,20 @@ void Session::RunIn(RunFrame& run, int profile, const std::atomic<bool>* stop) {
     if (in.dtype != p.inputs[i].dtype)
       Throw(Code::kInvalidInput, "input ", name, ": expected type ", NameOf(p.inputs[i].dtype), ", found ",
             NameOf(in.dtype));
+    if (p.inputs[i].kind != graph::TypeKind::kTensor) {
+      CheckSequence(name, kernels::Sequence(in), p.inputs[i]);
+      continue;
+    }
     if (!p.inputs[i].shape.Contains(in.shape))
       Throw(Code::kInvalidInput, "input ", name, ": shape ", in.shape.ToString(), " is outside of the bound ",
             p.inputs[i].shape.ToString());
   }
+  p.relations.Check([&](size_t i, int d) {
+    const auto state = std::find_if(states_.begin(), states_.end(),
+                                    [i](const State& candidate) { return candidate.input_index == i; });
+    if (state == states_.end()) return inputs[i].shape[d];
+    return state->spec.grows && d == 2 ? state_rows_ : state->spec.max_shape[d];
+  });
   Frame& frame = run.frame;
   frame.ReleaseDynamic();
   frame.Bind(*p.plan, run.arena.data());

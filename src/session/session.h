@@ -18,6 +18,7 @@
 #include "memory/node_stats.h"
 #include "memory/tags.h"
 #include "session/frame_pool.h"
+#include "shapes/input_bounds.h"
 #include "transforms/pass.h"
 
 namespace ullage::session {
@@ -105,11 +106,11 @@ class Execution {
   ~Execution() { Release(); }
 
   /// One view per graph input, in the graph's order, to be filled before each Run; those of states are
-  /// ignored.
+  /// ignored. Of sequences as kernels/sequence.h says; of strings, std::string objects.
   std::span<TensorView> inputs() { return frame_->inputs; }
-  /// Runs the graph within profile `profile`. Inputs outside the profile's bounds are refused (kInvalidInput)
-  /// before anything executes. Growing states gain rows. `stop`, when given, is looked at between steps:
-  /// kInterrupted.
+  /// Runs the graph within profile `profile`. Inputs outside the profile's bounds, or sizes that break a
+  /// relation which the plan relies on, are refused (kInvalidInput) before anything executes. Growing states
+  /// gain rows. `stop`, when given, is looked at between steps: kInterrupted.
   void Run(int profile, const std::atomic<bool>* stop = nullptr);
   /// Result of the last Run.
   const TensorView& output(size_t index) const;
@@ -169,6 +170,7 @@ class Session {
                               const std::atomic<bool>* stop = nullptr);
   /// Gives back the memory of frames that no Run uses, except that of one, and free regions of the arena.
   void Trim();
+  graph::TypeKind output_kind(size_t index) const { return program_->kind(graph().outputs[index]); }
   /// Rows of the growing states; setting fewer forgets the rest.
   int64_t state_rows() const { return state_rows_; }
   void SetStateRows(int64_t rows);
@@ -215,6 +217,7 @@ class Session {
     std::unique_ptr<ops::SymbolTable> symbols;
     std::vector<ops::ValueFacts> inputs;
     shapes::GraphFacts facts;
+    shapes::InputRelations relations;
     std::unique_ptr<Plan> plan;
   };
   struct Block {

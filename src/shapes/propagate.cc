@@ -69,6 +69,7 @@ class Context final : public ops::ShapeContext {
   const BoundedShape& shape(int i) const override { return facts(i).shape; }
   DType dtype(int i) const override { return facts(i).dtype; }
   graph::TypeKind kind(int i) const override { return facts(i).kind; }
+  Bound length(int i) const override { return facts(i).length; }
   const BoundedValues* values(int i) const override { return facts(i).values.get(); }
 
   const graph::Constant* constant(int i) const override {
@@ -124,8 +125,10 @@ class Context final : public ops::ShapeContext {
     f.shape = shape;
     f.values = nullptr;
   }
-  void SetKind(int o, graph::TypeKind kind) override {
-    if (wants(o)) out(o).kind = kind;
+  void SetKind(int o, graph::TypeKind kind, const Bound& length) override {
+    if (!wants(o)) return;
+    out(o).kind = kind;
+    out(o).length = length;
   }
   void SetValues(int o, const BoundedValues& values) override {
     if (!wants(o) || !out(o).shape.exact()) return;
@@ -184,41 +187,6 @@ void Propagation::NameDims(const Node& node) {
 }
 
 }  // namespace
-
-namespace {
-
-std::vector<ValueFacts> InputFacts(const Graph& graph, ops::SymbolTable& table, bool by_label) {
-  std::vector<ValueFacts> facts;
-  for (ValueId id : graph.inputs) {
-    const graph::Value& v = graph.value(id);
-    ValueFacts f;
-    f.dtype = v.dtype;
-    f.kind = v.kind;
-    if (v.declared) {
-      f.shape.rank = 0;
-      for (size_t i = 0; i < v.declared->size(); ++i) {
-        const auto& [number, label] = (*v.declared)[i];
-        const std::string own = v.name + "." + std::to_string(i);
-        // Some exporters write 0 for "any".
-        f.shape.push_back(number > 0
-                              ? Bound::Exactly(number)
-                              : table.Symbol(by_label && !label.empty() ? label : own, 0, ops::kUnbounded));
-      }
-    }
-    facts.push_back(std::move(f));
-  }
-  return facts;
-}
-
-}  // namespace
-
-std::vector<ValueFacts> DeclaredInputFacts(const Graph& graph, ops::SymbolTable& table) {
-  return InputFacts(graph, table, /*by_label=*/false);
-}
-
-std::vector<ValueFacts> LabelledInputFacts(const Graph& graph, ops::SymbolTable& table) {
-  return InputFacts(graph, table, /*by_label=*/true);
-}
 
 GraphFacts Propagate(const Graph& graph, const std::vector<ValueFacts>& inputs,
                      const std::vector<ValueFacts>& captures, ops::SymbolTable& table) {

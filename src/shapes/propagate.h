@@ -10,6 +10,7 @@
 #include "graph/graph.h"
 #include "ops/catalogue.h"
 #include "ops/shape_context.h"
+#include "shapes/input_bounds.h"
 
 namespace ullage::shapes {
 
@@ -20,16 +21,6 @@ struct GraphFacts {
 
   const ops::ValueFacts& of(graph::ValueId v) const { return values[static_cast<size_t>(v)]; }
 };
-
-/// Facts for the graph's inputs from its declarations: numbers are exact, labels, "?" and 0 become symbols
-/// "<input>.<axis>" with [0, unbounded): equal labels do not prove equal sizes.
-std::vector<ops::ValueFacts> DeclaredInputFacts(const graph::Graph& graph, ops::SymbolTable& table);
-
-/// The same, but equal labels are one symbol of that name: for callers that refuse a run in which two such
-/// sizes differ. Without it, sizes that the model means to be equal (batch) may each take their own upper
-/// end, and graphs that reshape by one of them have bounds that grow from layer to layer. Unlabelled
-/// dimensions are as above.
-std::vector<ops::ValueFacts> LabelledInputFacts(const graph::Graph& graph, ops::SymbolTable& table);
 
 /// Runs every rule in topological order. `inputs` are facts in the order of graph.inputs, `captures` in the
 /// order of graph.capture_values (sub-graphs only). Constants get their exact shape, and their contents when

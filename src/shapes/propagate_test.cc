@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shapes/input_bounds.h"
 #include "ullage/error.h"
 
 namespace ullage::shapes {
@@ -165,9 +166,14 @@ TEST(Propagate, LoopsSettleOrWiden) {
   EXPECT_EQ(facts.of(rows).shape.ToString(&table), "[5,4]");
   g = WithLoop(true, 5, last, rows);
   facts = Propagate(*g, inputs, {}, table);
-  EXPECT_FALSE(facts.of(last).shape[0].bounded());
+  EXPECT_EQ(facts.of(last).shape[0].upper, 20 << 5);
   EXPECT_EQ(facts.of(last).shape[1].upper, 4);
   EXPECT_EQ(facts.of(rows).shape.ToString(&table), "[5,4]");
+  // Doubling adds more from round to round, so that no step bounds many of them.
+  g = WithLoop(true, 1000, last, rows);
+  facts = Propagate(*g, inputs, {}, table);
+  EXPECT_FALSE(facts.of(last).shape[0].bounded());
+  EXPECT_EQ(facts.of(rows).shape.ToString(&table), "[1000,4]");
 }
 
 TEST(Propagate, ScansSliceAndStack) {

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "graph/patch.h"
+#include "shapes/input_bounds.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "shapes/input_bounds.h"
 #include "transforms/pass.h"
 #include "transforms/passes.h"
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "onnx/import.h"
+#include "shapes/input_bounds.h"
 #include "transforms/pass.h"
 #include "ullage/error.h"
 

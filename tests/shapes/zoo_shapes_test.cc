@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "onnx/import.h"
+#include "shapes/input_bounds.h"
 #include "shapes/propagate.h"
 #include "ullage/error.h"
 
@@ -179,7 +180,7 @@ TEST(ZooShapes, BoundedInputsBoundEverything) {
       }
     }
     try {
-      const GraphFacts facts = Propagate(*graph, LabelledInputFacts(*graph, table), {}, table);
+      const GraphFacts facts = Propagate(*graph, BoundedInputFacts(*graph, {}, {}, /*labels=*/true, table), {}, table);
       Openness open;
       CountUnbounded(*graph, facts, open);
       EXPECT_EQ(open.unbounded, 0) << "of " << open.values << " values, first " << open.first;

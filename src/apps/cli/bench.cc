@@ -107,6 +107,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   const int64_t prompt = args.Int("-p", 512, 0), decode = args.Int("-n", 128, 0),
                 depth = args.Int("--depth", 0, 0);
   const int64_t repeat = args.Int("-r", 5, 1);
+  if (args.Has("--shape")) return BenchGraph(source, options, args);
   llm::DecoderOptions d = DecoderOptionsOf(options);
   if (d.context == 0) d.context = std::max<int64_t>(depth + std::max(prompt, decode + 1), 64);
   const double load_start = Now();

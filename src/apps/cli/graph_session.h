@@ -11,16 +11,22 @@
 
 namespace ullage::cli {
 
-/// Plans the graph with the bounds "NAME=1x3x640x640" for its inputs. Throws kUnsupported with
-/// details.unbounded when a size has no bound.
+/// Plans the graph with the bounds "NAME=1x3x640x640" for its inputs and those of the option
+/// session.max_shape_override. Throws kUnsupported with details.unbounded when a size has no bound.
 std::unique_ptr<session::Session> PlanGraph(const llm::ModelSource& source, const ModelOptions& options,
-                                            const std::vector<std::string>& shapes);
+                                            const std::vector<std::string>& shape_flags);
 
-/// Runs the graph once on the values (one per input, by name); `fetch` names more values to return behind the
-/// outputs. `stats`, when given, gathers the nodes' memory statistics.
+struct GraphRequest {
+  /// Bounds as for PlanGraph. Inputs larger than theirs are refused; an input without a bound is planned for
+  /// its own shape.
+  std::vector<std::string> shapes;
+  std::vector<std::string> fetch;  ///< more values to return behind the outputs
+};
+
+/// Runs the graph once on the values (one per input, by name). `stats`, when given, gathers the nodes' memory
+/// statistics.
 std::vector<onnx::HostValue> RunGraph(const std::shared_ptr<graph::Graph>& graph, const std::string& name,
                                       const ModelOptions& options, std::vector<onnx::HostValue>& inputs,
-                                      const std::vector<std::string>& fetch,
-                                      memory::NodeStatsTable* stats = nullptr);
+                                      const GraphRequest& request, memory::NodeStatsTable* stats = nullptr);
 
 }  // namespace ullage::cli

@@ -16,12 +16,11 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 void InferOnce(const std::string& model, const std::string& inputs_dir, const std::string& outputs_dir,
-               const ModelOptions& options, const std::vector<std::string>& fetch,
-               memory::NodeStatsTable* stats) {
+               const ModelOptions& options, const GraphRequest& request, memory::NodeStatsTable* stats) {
   const llm::ModelSource source = llm::FindModel(model, options.variant, false);
   const auto graph = llm::LoadGraph(source, false, options.context, std::nullopt);
   auto inputs = onnx::ReadInputsFolder(inputs_dir, *graph);
-  const auto outputs = RunGraph(graph, source.name, options, inputs.values, fetch, stats);
+  const auto outputs = RunGraph(graph, source.name, options, inputs.values, request, stats);
   onnx::WriteOutputsFolder(outputs_dir, inputs.form, outputs);
 }
 
@@ -31,7 +30,8 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-int Batch(const std::string& file, const ModelOptions& options, memory::NodeStatsTable* stats) {
+int Batch(const std::string& file, const ModelOptions& options, const GraphRequest& request,
+          memory::NodeStatsTable* stats) {
   std::istringstream lines(ReadFile(file));
   std::string line;
   int64_t number = 0;
@@ -50,7 +50,7 @@ int Batch(const std::string& file, const ModelOptions& options, memory::NodeStat
       message = OneLine(text);
     };
     try {
-      InferOnce(parts[0], parts[1], parts[2], options, {}, stats);
+      InferOnce(parts[0], parts[1], parts[2], options, request, stats);
     } catch (const Error& error) {
       failed(error.code(), error.message());
     } catch (const std::bad_alloc&) {
@@ -84,14 +84,15 @@ int InferCommand(const std::vector<std::string>& arguments) {
       memory::WriteNodeStats(*profile, table,
                              options.options.Bool("session.collect_node_memory_stats_live_peak"));
   };
+  const GraphRequest request{args.Values("--shape"), args.Values("--fetch")};
   if (const auto batch = args.Value("--batch")) {
-    const int status = Batch(*batch, options, stats);
+    const int status = Batch(*batch, options, request, stats);
     save();
     return status;
   }
   const auto inputs = args.Value("--inputs"), outputs = args.Value("--outputs");
   if (!inputs || !outputs) throw Error(Code::kUsage, "infer needs --inputs DIR and --outputs DIR");
-  InferOnce(args.Model(), *inputs, *outputs, options, args.Values("--fetch"), stats);
+  InferOnce(args.Model(), *inputs, *outputs, options, request, stats);
   save();
   if (options.json) std::cout << Line({{"status", "ok"}}) << "\n";
   return 0;

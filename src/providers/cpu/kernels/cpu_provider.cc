@@ -4,6 +4,7 @@
 
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/tensor_families.h"
+#include "providers/cpu/kernels/value_families.h"
 #include "providers/provider.h"
 
 namespace ullage::providers {
@@ -53,6 +54,9 @@ class Cpu final : public Provider {
     cpu::RegisterTrees(registry_);
     cpu::RegisterFeatures(registry_);
     cpu::RegisterStates(registry_);
+    cpu::RegisterSequences(registry_);
+    cpu::RegisterStrings(registry_);
+    cpu::RegisterEncoders(registry_);
   }
   std::string_view name() const override { return "cpu"; }
   std::vector<DeviceInfo> devices() const override {
