@@ -25,18 +25,21 @@ struct Case {
     return false;
   }
 
-  // reach[a][b]: a has finished before b starts. By closing over all paths.
-  std::vector<std::vector<bool>> Reach() const {
+  // Per step: the steps that have finished before it starts, as bits. Events point forward.
+  std::vector<uint32_t> Before() const {
     const size_t n = order.streams.size();
-    std::vector<std::vector<bool>> reach(n, std::vector<bool>(n, false));
-    for (size_t a = 0; a < n; ++a)
-      for (size_t b = a + 1; b < n; ++b) reach[a][b] = order.streams[a] == order.streams[b];
-    for (const auto& e : order.events) reach[e.signal][e.wait] = true;
-    for (size_t k = 0; k < n; ++k)
-      for (size_t a = 0; a < k; ++a)
-        for (size_t b = k + 1; b < n; ++b)
-          if (reach[a][k] && reach[k][b]) reach[a][b] = true;
-    return reach;
+    std::vector<uint32_t> before(n, 0);
+    for (size_t b = 0; b < n; ++b) {
+      const auto after = [&](size_t a) { before[b] |= before[a] | uint32_t{1} << a; };
+      for (size_t a = 0; a < b; ++a)
+        if (order.streams[a] == order.streams[b]) after(a);
+      for (const auto& e : order.events)
+        if (e.wait == static_cast<int64_t>(b)) after(static_cast<size_t>(e.signal));
+    }
+    return before;
+  }
+  static bool Ordered(const std::vector<uint32_t>& before, int64_t a, int64_t b) {
+    return (before[b] >> a & 1) != 0;
   }
 
   bool BytesMeet(size_t a, size_t b) const {
@@ -46,12 +49,12 @@ struct Case {
 
   /// Every pair of steps that must be ordered and is not, looking at all pairs of uses.
   size_t Unordered() const {
-    const auto reach = Reach();
+    const auto before = Before();
     size_t count = 0;
     for (const Use& x : order.uses)
       for (const Use& y : order.uses)
         count += x.step < y.step && (x.writes || y.writes) && BytesMeet(x.buffer, y.buffer) &&
-                 !reach[x.step][y.step];
+                 !Ordered(before, x.step, y.step);
     return count;
   }
 };
@@ -77,13 +80,13 @@ Case RandomCase(std::mt19937& random) {
   }
   c.packing = Pack(c.buffers, {.work_limit = 0});
   // Events for the data, and for bytes that change hands.
-  auto reach = c.Reach();
+  auto before = c.Before();
   for (const Use& x : c.order.uses)
     for (const Use& y : c.order.uses)
       if (x.step < y.step && (x.writes || y.writes) && c.BytesMeet(x.buffer, y.buffer) &&
-          !reach[x.step][y.step]) {
+          !Case::Ordered(before, x.step, y.step)) {
         c.order.events.push_back({x.step, y.step});
-        reach = c.Reach();
+        before = c.Before();
       }
   return c;
 }
@@ -231,9 +234,9 @@ TEST(CheckerMutation, ANegativeOffsetAPinAndAPeak) {
 TEST(CheckerMutation, AStepMovedToAnotherStream) {
   Mutate(14, FaultKind::kUnordered, [](Case& c, int32_t i) {
     c.order.streams[i] = 100;  // the step that writes buffer i
-    const auto reach = c.Reach();
+    const auto before = c.Before();
     for (const Use& use : c.order.uses)
-      if (use.buffer == i && use.step > i && !reach[i][use.step]) return i;
+      if (use.buffer == i && use.step > i && !Case::Ordered(before, i, use.step)) return i;
     return kNoBuffer;
   });
 }
