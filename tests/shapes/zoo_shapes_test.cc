@@ -180,7 +180,8 @@ TEST(ZooShapes, BoundedInputsBoundEverything) {
       }
     }
     try {
-      const GraphFacts facts = Propagate(*graph, BoundedInputFacts(*graph, {}, {}, /*labels=*/true, table), {}, table);
+      const GraphFacts facts =
+          Propagate(*graph, BoundedInputFacts(*graph, {}, {}, /*labels=*/true, table), {}, table);
       Openness open;
       CountUnbounded(*graph, facts, open);
       EXPECT_EQ(open.unbounded, 0) << "of " << open.values << " values, first " << open.first;
