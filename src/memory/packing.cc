@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kGreedyWork = 100'000'000;
 // The search holds every pair of items that meet in time; beyond this many it would take too much memory.
 constexpr int64_t kMaxMeetings = 8'000'000;
-constexpr int64_t kAttemptWork = 500'000;     // of the shortest attempts
+constexpr int64_t kAttemptWork = 250'000;     // of the shortest attempts
 constexpr int64_t kBarrenWork = 150'000'000;  // without success, after which a kind of attempt gets less
 constexpr size_t kMaxSearched = 4000;         // items: the search recurses as deep
 
@@ -48,13 +48,13 @@ using Portfolio = std::array<Priority, kKinds>;
 
 // No single priority suits all problems. Packings without waste differ from those with a little of it: what
 // finds one kind seldom finds the other.
-constexpr Portfolio kForTheBound = {{{.life = 1, .bytes = 1, .crowd = 1},
-                                     {.life = 1, .bytes = 0, .crowd = 1},
+constexpr Portfolio kForTheBound = {{{.life = 1, .bytes = 0.5, .crowd = 100},
+                                     {.life = 1, .bytes = 1, .crowd = 1},
+                                     {.life = 1, .bytes = 0.5, .crowd = 12},
                                      {.life = 1, .bytes = 0, .crowd = 4},
+                                     {.life = 1, .bytes = 1, .crowd = 100},
+                                     {.life = 1, .bytes = 0, .crowd = 1},
                                      {.life = 0, .bytes = 0, .crowd = 1, .total_crowd = true},
-                                     {.life = 1, .bytes = 0.5, .crowd = 2},
-                                     {.life = 2, .bytes = 1, .crowd = 3},
-                                     {.life = 1, .bytes = 1, .crowd = 4},
                                      {.life = 0, .bytes = 1, .crowd = 1, .total_crowd = true}}};
 constexpr Portfolio kBelowTheBest = {{{.life = 1, .bytes = 0, .crowd = 1},
                                       {.life = 1, .bytes = 0, .crowd = 2},
@@ -77,7 +77,8 @@ Priority PriorityOfTurn(const Portfolio& portfolio, std::span<const double> nois
   priority.seed = static_cast<uint32_t>(turn);
   return priority;
 }
-constexpr std::array<double, 2> kBoundNoises = {0.3, 0.8};
+constexpr std::array<double, 2> kBoundNoises = {0.3, 0.05};
+constexpr int64_t kBelowShift = 5 * kKinds;  // no round without noise: these heights leave room
 constexpr std::array<double, 4> kBelowNoises = {0.05, 0.1, 0.05, 0.3};
 
 /// Pack, step by step: each step may replace the best packing known.
@@ -137,7 +138,7 @@ class Packer {
     if (limits_.work_limit <= work_ || instance.items.size() > kMaxSearched ||
         CountMeetings(instance) > kMaxMeetings)
       return;
-    OffsetSearch search(instance);
+    OffsetSearch for_bound(instance), for_below(instance);  // what they learn from failures differs, too
     int64_t bound =
         std::max(best_.lower_bound, limits_.capacity.value_or(0));  // least height worth trying here
     double depth = 0.5;  // how far below the best height attempts below it aim
@@ -150,6 +151,7 @@ class Packer {
       const bool pays = barren < kBarrenWork;
       const bool aim_at_bound = pays ? at_bound.work * 3 <= below.work : at_bound.work <= below.work * 3;
       Aim& aim = aim_at_bound ? at_bound : below;
+      OffsetSearch& search = aim_at_bound ? for_bound : for_below;
       int64_t height = bound;
       if (!aim_at_bound) {
         const double share = aim.turn % 2 == 0 ? depth : 0.8 * depth;
@@ -157,13 +159,13 @@ class Packer {
       }
       height = std::min(height, best_.peak - 1);
       if (height < bound) break;
-      int64_t limit = aim_at_bound ? kAttemptWork : 2 * kAttemptWork;
+      int64_t limit = aim_at_bound ? 2 * kAttemptWork : 4 * kAttemptWork;
       for (int64_t r = aim.turn / kKinds + 1; r % 2 == 0; r /= 2) limit *= 2;
       limit = std::min(limit, limits_.work_limit - work_);
       const OffsetSearch::Outcome outcome =
           search.Run(height,
                      aim_at_bound ? PriorityOfTurn(kForTheBound, kBoundNoises, aim.turn)
-                                  : PriorityOfTurn(kBelowTheBest, kBelowNoises, aim.turn),
+                                  : PriorityOfTurn(kBelowTheBest, kBelowNoises, aim.turn + kBelowShift),
                      limit, deadline_);
       const bool found = outcome == OffsetSearch::Outcome::kFound;
       best_.nodes += search.nodes();
