@@ -1,5 +1,6 @@
 #include "core/gguf_block.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/error.h"
@@ -99,46 +100,28 @@ void CodesOfQ6K(const uint8_t* block, uint8_t* codes) {
   }
 }
 
-constexpr GgufTraits kQ4_0 = {"Q4_0", 32, 18, 4, 32, false, false, false, 8};
-constexpr GgufTraits kQ4_1 = {"Q4_1", 32, 20, 4, 32, false, true, false, 0};
-constexpr GgufTraits kQ5_0 = {"Q5_0", 32, 22, 5, 32, false, false, false, 16};
-constexpr GgufTraits kQ5_1 = {"Q5_1", 32, 24, 5, 32, false, true, false, 0};
-constexpr GgufTraits kQ8_0 = {"Q8_0", 32, 34, 8, 32, false, false, false, 128};
-constexpr GgufTraits kQ2_K = {"Q2_K", 256, 84, 2, 16, true, true, false, 0};
-constexpr GgufTraits kQ3_K = {"Q3_K", 256, 110, 3, 16, true, false, false, 4};
-constexpr GgufTraits kQ4_K = {"Q4_K", 256, 144, 4, 32, true, true, false, 0};
-constexpr GgufTraits kQ5_K = {"Q5_K", 256, 176, 5, 32, true, true, false, 0};
-constexpr GgufTraits kQ6_K = {"Q6_K", 256, 210, 6, 16, true, false, false, 32};
-constexpr GgufTraits kIQ4_NL = {"IQ4_NL", 32, 18, 4, 32, false, false, true, 0};
-constexpr GgufTraits kIQ4_XS = {"IQ4_XS", 256, 136, 4, 32, true, false, true, 0};
+struct TypedTraits {
+  GgufType type;
+  GgufTraits traits;
+};
+constexpr TypedTraits kTraits[] = {
+    {GgufType::kQ4_0, {"Q4_0", 32, 18, 4, 32, false, false, false, 8}},
+    {GgufType::kQ4_1, {"Q4_1", 32, 20, 4, 32, false, true, false, 0}},
+    {GgufType::kQ5_0, {"Q5_0", 32, 22, 5, 32, false, false, false, 16}},
+    {GgufType::kQ5_1, {"Q5_1", 32, 24, 5, 32, false, true, false, 0}},
+    {GgufType::kQ8_0, {"Q8_0", 32, 34, 8, 32, false, false, false, 128}},
+    {GgufType::kQ2_K, {"Q2_K", 256, 84, 2, 16, true, true, false, 0}},
+    {GgufType::kQ3_K, {"Q3_K", 256, 110, 3, 16, true, false, false, 4}},
+    {GgufType::kQ4_K, {"Q4_K", 256, 144, 4, 32, true, true, false, 0}},
+    {GgufType::kQ5_K, {"Q5_K", 256, 176, 5, 32, true, true, false, 0}},
+    {GgufType::kQ6_K, {"Q6_K", 256, 210, 6, 16, true, false, false, 32}},
+    {GgufType::kIQ4_NL, {"IQ4_NL", 32, 18, 4, 32, false, false, true, 0}},
+    {GgufType::kIQ4_XS, {"IQ4_XS", 256, 136, 4, 32, true, false, true, 0}},
+};
 
 const GgufTraits* FindTraits(GgufType type) {
-  switch (type) {
-    case GgufType::kQ4_0:
-      return &kQ4_0;
-    case GgufType::kQ4_1:
-      return &kQ4_1;
-    case GgufType::kQ5_0:
-      return &kQ5_0;
-    case GgufType::kQ5_1:
-      return &kQ5_1;
-    case GgufType::kQ8_0:
-      return &kQ8_0;
-    case GgufType::kQ2_K:
-      return &kQ2_K;
-    case GgufType::kQ3_K:
-      return &kQ3_K;
-    case GgufType::kQ4_K:
-      return &kQ4_K;
-    case GgufType::kQ5_K:
-      return &kQ5_K;
-    case GgufType::kQ6_K:
-      return &kQ6_K;
-    case GgufType::kIQ4_NL:
-      return &kIQ4_NL;
-    case GgufType::kIQ4_XS:
-      return &kIQ4_XS;
-  }
+  for (const TypedTraits& t : kTraits)
+    if (t.type == type) return &t.traits;
   return nullptr;
 }
 
@@ -146,6 +129,16 @@ const GgufTraits* FindTraits(GgufType type) {
 
 bool IsGgufBlockType(int32_t type) {
   return FindTraits(static_cast<GgufType>(type)) != nullptr;
+}
+
+std::optional<GgufType> GgufTypeOf(std::string_view name) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  const auto same = [&](char known, char given) { return lower(known) == given; };
+  for (const TypedTraits& t : kTraits) {
+    const std::string_view known = t.traits.name;
+    if (std::equal(known.begin(), known.end(), name.begin(), name.end(), same)) return t.type;
+  }
+  return std::nullopt;
 }
 
 const GgufTraits& TraitsOf(GgufType type) {

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "core/block_format.h"
 
@@ -23,6 +25,8 @@ struct GgufTraits {
   int offset;  ///< where has_min is false
 };
 const GgufTraits& TraitsOf(GgufType type);
+/// The block type of that name in lower case ("q4_k"), or nothing.
+std::optional<GgufType> GgufTypeOf(std::string_view name);
 
 struct GgufScales {
   uint16_t d = 0;     ///< float16

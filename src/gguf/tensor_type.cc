@@ -2,20 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
+
+#include "core/gguf_block.h"
 
 namespace ullage::gguf {
 namespace {
-
-constexpr TensorType kTypes[] = {
-    {0, "f32", 1, 4, DType::kFloat},           {1, "f16", 1, 2, DType::kFloat16},
-    {2, "q4_0", 32, 18, DType::kUndefined},    {3, "q4_1", 32, 20, DType::kUndefined},
-    {6, "q5_0", 32, 22, DType::kUndefined},    {7, "q5_1", 32, 24, DType::kUndefined},
-    {8, "q8_0", 32, 34, DType::kUndefined},    {10, "q2_k", 256, 84, DType::kUndefined},
-    {11, "q3_k", 256, 110, DType::kUndefined}, {12, "q4_k", 256, 144, DType::kUndefined},
-    {13, "q5_k", 256, 176, DType::kUndefined}, {14, "q6_k", 256, 210, DType::kUndefined},
-    {20, "iq4_nl", 32, 18, DType::kUndefined}, {23, "iq4_xs", 256, 136, DType::kUndefined},
-    {30, "bf16", 1, 2, DType::kBFloat16},
-};
 
 constexpr std::array<std::string_view, 41> kNames = {
     "f32",   "f16",        "q4_0",       "q4_1",       "q4_2",     "q4_3",     "q5_0",
@@ -25,18 +17,44 @@ constexpr std::array<std::string_view, 41> kNames = {
     "f64",   "iq1_m",      "bf16",       "q4_0_4_4",   "q4_0_4_8", "q4_0_8_8", "tq1_0",
     "tq2_0", "iq4_nl_4_4", "iq4_nl_4_8", "iq4_nl_8_8", "mxfp4",    "nvfp4"};
 
+struct DenseType {
+  uint32_t number;
+  DType dtype;
+};
+constexpr DenseType kDense[] = {{0, DType::kFloat}, {1, DType::kFloat16}, {30, DType::kBFloat16}};
+
+// The readable types by number.
+const std::vector<TensorType>& Types() {
+  static const std::vector<TensorType> types = [] {
+    std::vector<TensorType> list;
+    for (uint32_t number = 0; number < kNames.size(); ++number) {
+      for (const DenseType& d : kDense)
+        if (d.number == number)
+          list.push_back({number, kNames[number], 1, static_cast<uint32_t>(BytesOf(d.dtype, 1)), d.dtype});
+      if (!IsGgufBlockType(static_cast<int32_t>(number))) continue;
+      const GgufTraits& t = TraitsOf(static_cast<GgufType>(number));
+      list.push_back({number, kNames[number], static_cast<uint32_t>(t.elements),
+                      static_cast<uint32_t>(t.bytes), DType::kUndefined});
+    }
+    return list;
+  }();
+  return types;
+}
+
+template <class Test>
+const TensorType* Find(const Test& test) {
+  const auto it = std::find_if(Types().begin(), Types().end(), test);
+  return it == Types().end() ? nullptr : &*it;
+}
+
 }  // namespace
 
 const TensorType* FindTensorType(uint32_t number) {
-  const auto* it = std::find_if(std::begin(kTypes), std::end(kTypes),
-                                [&](const TensorType& t) { return t.number == number; });
-  return it == std::end(kTypes) ? nullptr : it;
+  return Find([&](const TensorType& t) { return t.number == number; });
 }
 
 const TensorType* FindTensorType(std::string_view name) {
-  const auto* it =
-      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const TensorType& t) { return t.name == name; });
-  return it == std::end(kTypes) ? nullptr : it;
+  return Find([&](const TensorType& t) { return t.name == name; });
 }
 
 std::string_view TensorTypeName(uint32_t number) {
@@ -45,7 +63,7 @@ std::string_view TensorTypeName(uint32_t number) {
 
 std::string ReadableTensorTypes() {
   std::string list;
-  for (const TensorType& t : kTypes) list += (list.empty() ? "" : ", ") + std::string(t.name);
+  for (const TensorType& t : Types()) list += (list.empty() ? "" : ", ") + std::string(t.name);
   return list;
 }
 

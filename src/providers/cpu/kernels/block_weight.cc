@@ -5,29 +5,15 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "core/gguf_block.h"
 
 namespace ullage::cpu {
-namespace {
-
-struct GgmlName {
-  std::string_view name;
-  GgufType type;
-};
-constexpr GgmlName kGgmlNames[] = {
-    {"q4_0", GgufType::kQ4_0}, {"q4_1", GgufType::kQ4_1},     {"q5_0", GgufType::kQ5_0},
-    {"q5_1", GgufType::kQ5_1}, {"q8_0", GgufType::kQ8_0},     {"q2_k", GgufType::kQ2_K},
-    {"q3_k", GgufType::kQ3_K}, {"q4_k", GgufType::kQ4_K},     {"q5_k", GgufType::kQ5_K},
-    {"q6_k", GgufType::kQ6_K}, {"iq4_nl", GgufType::kIQ4_NL}, {"iq4_xs", GgufType::kIQ4_XS},
-};
-
-}  // namespace
-
 BlockFormat WeightSpec::block_format() const {
   BlockFormat f;
   if (format == "ggml") {
-    for (const auto& [name, type] : kGgmlNames)
-      if (name == data->block_type) f = BlockFormat::Gguf(type);
-    if (f.kind != BlockKind::kGguf) Throw(Code::kUnsupported, "block type ", data->block_type);
+    const auto type = GgufTypeOf(data->block_type);
+    if (!type) Throw(Code::kUnsupported, "block type ", data->block_type);
+    f = BlockFormat::Gguf(*type);
   } else if (format == "nbits") {
     const ZeroPoint zp = !zero_points ? ZeroPoint::kMiddle
                          : zero_points->dtype == DType::kUInt8 || zero_points->dtype == DType::kInt8
