@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "kernels/call_context.h"
 #include "providers/provider.h"
 #include "session/run_shapes.h"
 #include "session/session.h"
@@ -11,30 +12,10 @@ namespace {
 using graph::ConstantPtr;
 
 /// Memory on the heap for one call of one kernel.
-class HeapContext final : public kernels::KernelContext {
+class HeapContext final : public kernels::CallContext {
  public:
-  HeapContext(ThreadTeam& team, std::vector<TensorView*> inputs, std::vector<TensorView*> outputs)
-      : team_(team), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
-
-  const TensorView* input(int i) const override {
-    return static_cast<size_t>(i) < inputs_.size() ? inputs_[static_cast<size_t>(i)] : nullptr;
-  }
-  TensorView* output(int i) override {
-    return static_cast<size_t>(i) < outputs_.size() ? outputs_[static_cast<size_t>(i)] : nullptr;
-  }
-  void SetOutputShape(int i, const Shape& shape) override { outputs_[static_cast<size_t>(i)]->shape = shape; }
-  void* GetPreallocatedWorkspace(int slot, size_t* bytes) override {
-    for (auto& w : workspaces)
-      if (w.slot == slot) {
-        if (bytes) *bytes = w.bytes;
-        return w.data;
-      }
-    if (bytes) *bytes = 0;
-    return nullptr;
-  }
+  using CallContext::CallContext;
   void* GetScratchBuffer(size_t bytes, size_t alignment) override { return Aligned(bytes, alignment); }
-  const std::byte* prepacked(int index) const override { return blocks[static_cast<size_t>(index)]; }
-  ThreadTeam& threads() override { return team_; }
 
   std::byte* Aligned(size_t bytes, size_t alignment) {
     owned_.push_back(std::make_unique<std::byte[]>(bytes + alignment));
@@ -42,17 +23,7 @@ class HeapContext final : public kernels::KernelContext {
     return reinterpret_cast<std::byte*>((p + alignment - 1) / alignment * alignment);
   }
 
-  struct Workspace {
-    int slot;
-    size_t bytes;
-    std::byte* data;
-  };
-  std::vector<Workspace> workspaces;
-  std::vector<const std::byte*> blocks;
-
  private:
-  ThreadTeam& team_;
-  std::vector<TensorView*> inputs_, outputs_;
   std::vector<std::unique_ptr<std::byte[]>> owned_;
 };
 
@@ -118,7 +89,9 @@ std::vector<ConstantPtr> EvaluateNode(const graph::Node& node, const graph::Grap
     const kernels::KernelDef* def = providers::CpuProvider().registry().Find(info, nullptr);
     if (!def) return {};
     const auto kernel = def->create(info);
-    HeapContext context(team, in, out);
+    HeapContext context(team);
+    context.inputs = in;
+    context.outputs = out;
     std::vector<memory::WorkspaceRequirement> needs;
     kernel->DeclareWorkspaceRequirements({in_facts, out_facts, 1}, needs);
     for (const auto& need : needs) {

@@ -5,6 +5,8 @@
 #include <array>
 #include <memory>
 
+#include "kernels/call_context.h"
+
 namespace ullage::cpu {
 namespace {
 
@@ -27,42 +29,17 @@ struct Guarded {
   }
 };
 
-class Context final : public kernels::KernelContext {
+class Context final : public kernels::CallContext {
  public:
-  explicit Context(int threads) : team_(threads) {}
-  const TensorView* input(int i) const override {
-    const auto k = static_cast<size_t>(i);
-    return k < inputs.size() && inputs[k] ? &*inputs[k] : nullptr;
-  }
-  TensorView* output(int i) override {
-    const auto k = static_cast<size_t>(i);
-    return k < outputs.size() && outputs[k] ? &*outputs[k] : nullptr;
-  }
-  void SetOutputShape(int i, const Shape& shape) override { outputs[static_cast<size_t>(i)]->shape = shape; }
-  void* GetPreallocatedWorkspace(int slot, size_t* bytes) override {
-    for (auto& [id, block] : workspaces)
-      if (id == slot) {
-        if (bytes) *bytes = block.bytes;
-        return block.data;
-      }
-    if (bytes) *bytes = 0;
-    return nullptr;
-  }
+  using CallContext::CallContext;
   void* GetScratchBuffer(size_t bytes, size_t) override {
     ++scratch_calls;
     scratch.emplace_back(bytes);
     return scratch.back().data;
   }
-  const std::byte* prepacked(int index) const override { return blocks[static_cast<size_t>(index)].data; }
-  ThreadTeam& threads() override { return team_; }
 
-  std::vector<std::optional<TensorView>> inputs, outputs;
-  std::vector<std::pair<int, Guarded>> workspaces;
-  std::vector<Guarded> blocks, scratch;
+  std::vector<Guarded> scratch;
   int scratch_calls = 0;
-
- private:
-  ThreadTeam team_;
 };
 
 std::optional<ops::BoundedValues> IntegerValues(const TestTensor& t) {
@@ -158,22 +135,29 @@ std::vector<TestTensor> NodeRunner::Run() {
   const kernels::KernelDef* def = providers::CpuProvider().registry().Find(info, &reason);
   if (!def) Throw(Code::kUnsupported, reason);
   const auto kernel = def->create(info);
-  Context context(threads_);
+  ThreadTeam team(threads_);
+  Context context(team);
+  std::vector<Guarded> reserved;
   std::vector<memory::WorkspaceRequirement> needs;
   kernel->DeclareWorkspaceRequirements({in_bounds, out_bounds, threads_}, needs);
-  for (const auto& need : needs) context.workspaces.emplace_back(need.slot_id, Guarded(need.size_bytes));
+  for (const auto& need : needs) {
+    reserved.emplace_back(need.size_bytes);
+    context.workspaces.push_back({need.slot_id, need.size_bytes, reserved.back().data});
+  }
   const auto plan = kernel->PlanPrepack();
   for (size_t b = 0; b < plan.size(); ++b) {
-    context.blocks.emplace_back(plan[b].bytes);
-    kernel->Prepack(static_cast<int>(b), context.blocks.back().data, context.threads());
+    reserved.emplace_back(plan[b].bytes);
+    kernel->Prepack(static_cast<int>(b), reserved.back().data, team);
+    context.blocks.push_back(reserved.back().data);
   }
   for (size_t i = 0; i < inputs_.size(); ++i)
-    context.inputs.push_back(inputs_[i].tensor ? std::optional(views[i]) : std::nullopt);
+    context.inputs.push_back(inputs_[i].tensor ? &views[i] : nullptr);
   std::vector<std::optional<Guarded>> results(wanted_.size());
+  std::vector<TensorView> out_views(wanted_.size());
   for (size_t o = 0; o < wanted_.size(); ++o) {
-    context.outputs.emplace_back();
+    context.outputs.push_back(wanted_[o] ? &out_views[o] : nullptr);
     if (!wanted_[o]) continue;
-    TensorView view;
+    TensorView& view = out_views[o];
     view.dtype = out_facts[o].dtype;
     for (int d = 0; d < out_facts[o].shape.rank; ++d) view.shape.push_back(out_facts[o].shape[d].upper);
     results[o].emplace(view.bytes());
@@ -183,20 +167,18 @@ std::vector<TestTensor> NodeRunner::Run() {
         view.data = views[static_cast<size_t>(i)].data;
         view.capacity = views[static_cast<size_t>(i)].capacity;
       }
-    context.outputs.back() = view;
   }
   kernel->Compute(context);
 
   scratch_calls_ = context.scratch_calls;
   overrun_ = false;
   for (const auto& m : memory) overrun_ = overrun_ || !m.intact();
-  for (const auto& w : context.workspaces) overrun_ = overrun_ || !w.second.intact();
-  for (const auto& b : context.blocks) overrun_ = overrun_ || !b.intact();
+  for (const auto& r : reserved) overrun_ = overrun_ || !r.intact();
   for (const auto& r : results) overrun_ = overrun_ || (r && !r->intact());
   std::vector<TestTensor> tensors(wanted_.size());
   for (size_t o = 0; o < wanted_.size(); ++o) {
     if (!wanted_[o]) continue;
-    const TensorView& v = *context.outputs[o];
+    const TensorView& v = out_views[o];
     tensors[o] = {v.dtype, v.shape, std::vector<std::byte>(v.bytes())};
     if (v.capacity == 0) {
       std::copy_n(static_cast<const std::byte*>(v.data), v.bytes(), tensors[o].bytes.begin());
