@@ -100,13 +100,17 @@ AttentionArgs ArgsOf(const Problem& p, const Data& d, Buffer& y, Buffer& qk) {
   return a;
 }
 
+void Compute(const AttentionArgs& a, int threads) {
+  ThreadTeam team(threads);
+  Scratch scratch(AttentionScratchBytes(a, threads));
+  Attention(team, a, scratch.get());
+}
+
 Buffer Attend(const Problem& p, const Data& d, int threads, Buffer* qk_out = nullptr) {
   Buffer y(p.y, p.batch * p.seq * p.heads * p.hv);
   Buffer qk(DType::kFloat, p.qk == QkOutput::kNone ? 0 : p.batch * p.heads * p.seq * p.keys);
   const AttentionArgs a = ArgsOf(p, d, y, qk);
-  ThreadTeam team(threads);
-  Scratch scratch(AttentionScratchBytes(a, threads));
-  Attention(team, a, scratch.get());
+  Compute(a, threads);
   EXPECT_TRUE(y.GuardIntact() && qk.GuardIntact());
   if (qk_out != nullptr) *qk_out = qk;
   return y;
@@ -386,9 +390,7 @@ TEST(Attention, ChunksOfAPromptGiveTheSame) {
           a.max_keys = cuts[i + 1];
           a.q = d.q.in(cuts[i] * d.q_pitch);
           a.y = parts.at(cuts[i] * p.heads * p.hv);
-          ThreadTeam team(2);
-          Scratch scratch(AttentionScratchBytes(a, 2));
-          Attention(team, a, scratch.get());
+          Compute(a, 2);
           for (int64_t e = cuts[i] * p.heads * p.hv; e < cuts[i + 1] * p.heads * p.hv; ++e) {
             if (a.seq > 1) {
               ASSERT_EQ(parts[e], whole[e]) << "rows " << cuts[i] << " to " << cuts[i + 1];
@@ -430,9 +432,7 @@ TEST(Attention, HandVectors) {
         a.y_layout = {4, 2, 2};
         a.smooth_softmax = c.smooth;
         if (c.sink) a.head_sink = sink.in();
-        ThreadTeam team(1);
-        Scratch scratch(AttentionScratchBytes(a, 1));
-        Attention(team, a, scratch.get());
+        Compute(a, 1);
         EXPECT_NEAR(y[2 * (seq - 1)], c.first, 1e-5);
         EXPECT_NEAR(y[2 * (seq - 1) + 1], c.second, 1e-5);
       }
@@ -447,9 +447,7 @@ TEST(Attention, EmptyRowsCanBeNaN) {
     Buffer y(DType::kFloat, seq * p.hv), qk(DType::kFloat, 0);
     AttentionArgs a = ArgsOf(p, d, y, qk);
     a.empty_row = EmptyRow::kNaN;
-    ThreadTeam team(1);
-    Scratch scratch(AttentionScratchBytes(a, 1));
-    Attention(team, a, scratch.get());
+    Compute(a, 1);
     for (int64_t i = 0; i < y.size(); ++i) EXPECT_TRUE(std::isnan(y[i]));
   }
 }
