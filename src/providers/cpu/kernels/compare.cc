@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "providers/cpu/kernels/broadcast.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/types.h"
 
@@ -133,28 +134,15 @@ class WhereKernel final : public Kernel {
   }
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterCompare(kernels::Registry& registry) {
-  for (const auto& [name, op] : kNames) {
-    kernels::KernelDef def;
-    def.op = name;
-    def.types = {op >= Op::kBitAnd ? kernels::kInts
-                 : op >= Op::kAnd  ? kernels::TypeSet{DType::kBool}
-                                   : kernels::kNumbersAndBool};
-    def.create = Create<CompareKernel>;
-    registry.Add(std::move(def));
-  }
-  kernels::KernelDef def;
-  def.op = "Where";
-  def.types = {kernels::TypeSet{DType::kBool}, kernels::kNumbersAndBool};
-  def.create = Create<WhereKernel>;
-  registry.Add(std::move(def));
+  for (const auto& [name, op] : kNames)
+    registry.Add(Define<CompareKernel>("", name,
+                                       {op >= Op::kBitAnd ? kernels::kInts
+                                        : op >= Op::kAnd  ? kernels::TypeSet{DType::kBool}
+                                                          : kernels::kNumbersAndBool}));
+  registry.Add(Define<WhereKernel>("", "Where", {kernels::TypeSet{DType::kBool}, kernels::kNumbersAndBool}));
 }
 
 }  // namespace ullage::cpu

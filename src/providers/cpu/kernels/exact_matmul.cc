@@ -4,6 +4,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/types.h"
 
@@ -211,28 +212,15 @@ class MatMulInteger final : public Kernel {
   }
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterExactMatMul(kernels::Registry& registry) {
   const kernels::TypeSet numbers = {DType::kDouble, DType::kInt32, DType::kUInt32, DType::kInt64,
                                     DType::kUInt64};
   const kernels::TypeSet bytes = {DType::kInt8, DType::kUInt8};
-  kernels::KernelDef def;
-  def.create = Create<ExactMatMul>;
-  def.types = {numbers, numbers, numbers};
-  for (std::string_view op : {"MatMul", "Gemm"}) {
-    def.op = op;
-    registry.Add(def);
-  }
-  def.op = "MatMulInteger";
-  def.types = {bytes, bytes, bytes, bytes};
-  def.create = Create<MatMulInteger>;
-  registry.Add(std::move(def));
+  for (std::string_view op : {"MatMul", "Gemm"})
+    registry.Add(Define<ExactMatMul>("", op, {numbers, numbers, numbers}));
+  registry.Add(Define<MatMulInteger>("", "MatMulInteger", {bytes, bytes, bytes, bytes}));
 }
 
 }  // namespace ullage::cpu

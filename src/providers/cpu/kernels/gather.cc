@@ -5,7 +5,9 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
+#include "providers/cpu/kernels/operands.h"
 #include "providers/cpu/kernels/types.h"
 
 namespace ullage::cpu {
@@ -15,18 +17,16 @@ using kernels::Kernel;
 using kernels::KernelContext;
 using kernels::KernelInfo;
 
-size_t ElementOf(const TensorView& v) {
-  const int bits = BitsOf(v.dtype);
-  if (bits < 8) Throw(Code::kUnsupported, "elements of type ", NameOf(v.dtype));
-  return static_cast<size_t>(bits / 8);
-}
-
-/// Index i, made non-negative; outside of [-dim, dim) is an error.
-int64_t IndexIn(const TensorView& v, int64_t i, int64_t dim) {
-  const int64_t index = v.dtype == DType::kInt64 ? v.as<int64_t>()[i] : v.as<int32_t>()[i];
-  if (index < -dim || index >= dim)
-    Throw(Code::kInvalidInput, "index ", index, " is outside of an axis of ", dim);
-  return index < 0 ? index + dim : index;
+/// Offset in a tensor of `shape` that element k of `index` leads to: its own place, but on `axis` its value.
+int64_t OffsetAlong(int axis, const Shape& shape, const TensorView& index, int64_t k) {
+  int64_t rest = k, at = 0, stride = 1;
+  for (int d = shape.rank() - 1; d >= 0; --d) {
+    const int64_t i = rest % index.shape[d];
+    rest /= index.shape[d];
+    at += (d == axis ? IndexIn(index, k, shape[d]) : i) * stride;
+    stride *= shape[d];
+  }
+  return at;
 }
 
 class GatherKernel final : public Kernel {
@@ -64,19 +64,11 @@ class GatherElementsKernel final : public Kernel {
     const TensorView& x = *context.input(0);
     const TensorView& index = *context.input(1);
     TensorView& y = *context.output(0);
-    const int r = x.shape.rank(), axis = static_cast<int>(axis_ < 0 ? axis_ + r : axis_);
+    const int axis = AxisOf(axis_, x.shape.rank());
     ForBytes(x.dtype, [&](auto t) {
       using T = decltype(t);
-      for (int64_t k = 0; k < y.elements(); ++k) {
-        int64_t rest = k, at = 0, stride = 1;
-        for (int d = r - 1; d >= 0; --d) {
-          const int64_t i = rest % y.shape[d];
-          rest /= y.shape[d];
-          at += (d == axis ? IndexIn(index, k, x.shape[d]) : i) * stride;
-          stride *= x.shape[d];
-        }
-        y.as<T>()[k] = x.as<T>()[at];
-      }
+      for (int64_t k = 0; k < y.elements(); ++k)
+        y.as<T>()[k] = x.as<T>()[OffsetAlong(axis, x.shape, index, k)];
     });
   }
 
@@ -188,18 +180,12 @@ class ScatterElementsKernel final : public Kernel {
     const TensorView& updates = *context.input(2);
     TensorView& y = *context.output(0);
     CopyFirst(x, y);
-    const int r = x.shape.rank(), axis = static_cast<int>(axis_ < 0 ? axis_ + r : axis_);
+    const int axis = AxisOf(axis_, x.shape.rank());
     ForNumberOrBool(x.dtype, [&](auto t) {
       using T = decltype(t);
       for (int64_t k = 0; k < index.elements(); ++k) {
-        int64_t rest = k, at = 0, stride = 1;
-        for (int d = r - 1; d >= 0; --d) {
-          const int64_t i = rest % index.shape[d];
-          rest /= index.shape[d];
-          at += (d == axis ? IndexIn(index, k, x.shape[d]) : i) * stride;
-          stride *= x.shape[d];
-        }
-        y.as<T>()[at] = Combine(reduction_, y.as<T>()[at], updates.as<T>()[k]);
+        T& at = y.as<T>()[OffsetAlong(axis, x.shape, index, k)];
+        at = Combine(reduction_, at, updates.as<T>()[k]);
       }
     });
   }
@@ -249,9 +235,7 @@ class TensorScatterKernel final : public Kernel {
   }
 
  private:
-  static int64_t StartOf(const TensorView* v, int64_t b) {
-    return !v ? 0 : v->dtype == DType::kInt64 ? v->as<int64_t>()[b] : v->as<int32_t>()[b];
-  }
+  static int64_t StartOf(const TensorView* v, int64_t b) { return v ? IntAt(*v, b) : 0; }
   int64_t axis_;
   bool circular_ = false;
 };
@@ -358,33 +342,20 @@ class CumSumKernel final : public Kernel {
   bool exclusive_, reverse_;
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterGather(kernels::Registry& registry) {
-  const auto add = [&](std::string_view domain, std::string_view op,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.domain = domain;
-    def.op = op;
-    def.create = create;
-    registry.Add(std::move(def));
-  };
-  add("", "Gather", Create<GatherKernel>);
-  add("", "GatherElements", Create<GatherElementsKernel>);
-  add("", "GatherND", Create<GatherNdKernel>);
-  add("", "ScatterND", Create<ScatterNdKernel>);
-  add("", "ScatterElements", Create<ScatterElementsKernel>);
-  add("", "Scatter", Create<ScatterElementsKernel>);
-  add("", "Trilu", Create<TriluKernel>);
-  add("", "CumSum", Create<CumSumKernel>);
-  add("", "TensorScatter", Create<TensorScatterKernel>);
-  add("", "Compress", Create<CompressKernel>);
-  add(graph::kUllageDomain, "LastToken", Create<LastTokenKernel>);
+  registry.Add(Define<GatherKernel>("", "Gather"));
+  registry.Add(Define<GatherElementsKernel>("", "GatherElements"));
+  registry.Add(Define<GatherNdKernel>("", "GatherND"));
+  registry.Add(Define<ScatterNdKernel>("", "ScatterND"));
+  registry.Add(Define<ScatterElementsKernel>("", "ScatterElements"));
+  registry.Add(Define<ScatterElementsKernel>("", "Scatter"));
+  registry.Add(Define<TriluKernel>("", "Trilu"));
+  registry.Add(Define<CumSumKernel>("", "CumSum"));
+  registry.Add(Define<TensorScatterKernel>("", "TensorScatter"));
+  registry.Add(Define<CompressKernel>("", "Compress"));
+  registry.Add(Define<LastTokenKernel>(graph::kUllageDomain, "LastToken"));
 }
 
 }  // namespace ullage::cpu

@@ -4,7 +4,9 @@
 
 #include "core/error.h"
 #include "providers/cpu/kernels/copy.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
+#include "providers/cpu/kernels/operands.h"
 #include "providers/cpu/kernels/types.h"
 
 namespace ullage::cpu {
@@ -13,16 +15,6 @@ namespace {
 using kernels::Kernel;
 using kernels::KernelContext;
 using kernels::KernelInfo;
-
-size_t ElementOf(const TensorView& v) {
-  const int bits = BitsOf(v.dtype);
-  if (bits < 8) Throw(Code::kUnsupported, "elements of type ", NameOf(v.dtype));
-  return static_cast<size_t>(bits / 8);
-}
-
-int64_t IntOf(const TensorView& v, int64_t i) {
-  return v.dtype == DType::kInt64 ? v.as<int64_t>()[i] : v.as<int32_t>()[i];
-}
 
 void DenseStrides(const Shape& shape, int64_t* strides) {
   int64_t s = 1;
@@ -169,15 +161,15 @@ class SliceKernel final : public Kernel {
     int64_t dense[kMaxRank];
     std::copy(strides, strides + r, dense);
     for (int64_t i = 0; i < n; ++i) {
-      int64_t axis = axes                            ? IntOf(*axes, i)
+      int64_t axis = axes                            ? IntAt(*axes, i)
                      : !by_inputs_ && !axes_.empty() ? axes_[static_cast<size_t>(i)]
                                                      : i;
       if (axis < 0) axis += r;
       if (axis < 0 || axis >= r) Throw(Code::kInvalidModel, "axis ", axis, " for rank ", r);
       const int64_t dim = x.shape[static_cast<int>(axis)];
-      const int64_t step = steps ? IntOf(*steps, i) : 1;
+      const int64_t step = steps ? IntAt(*steps, i) : 1;
       if (step == 0) Throw(Code::kInvalidModel, "a step of 0");
-      int64_t start = starts ? IntOf(*starts, i) : starts_[static_cast<size_t>(i)];
+      int64_t start = starts ? IntAt(*starts, i) : starts_[static_cast<size_t>(i)];
       if (start < 0) start += dim;
       start = std::clamp<int64_t>(start, 0, step > 0 ? dim : dim - 1);
       offset += start * dense[axis];
@@ -260,31 +252,22 @@ class RangeKernel final : public Kernel {
   }
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterLayout(kernels::Registry& registry) {
-  const auto add = [&](std::string_view op, std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.op = op;
-    def.create = create;
-    if (op == "Shape" || op == "Size") def.cache_inputs = 1;
+  for (std::string_view op : {"Shape", "Size"}) {
+    kernels::KernelDef def = Define<ShapeKernel>("", op);
+    def.cache_inputs = 1;
     registry.Add(std::move(def));
-  };
-  add("Shape", Create<ShapeKernel>);
-  add("Size", Create<ShapeKernel>);
-  add("Transpose", Create<TransposeKernel>);
-  add("Expand", Create<ExpandKernel>);
-  add("Tile", Create<TileKernel>);
-  add("Concat", Create<ConcatKernel>);
-  add("Slice", Create<SliceKernel>);
-  add("Split", Create<SplitKernel>);
-  add("ConstantOfShape", Create<ConstantOfShapeKernel>);
-  add("Range", Create<RangeKernel>);
+  }
+  registry.Add(Define<TransposeKernel>("", "Transpose"));
+  registry.Add(Define<ExpandKernel>("", "Expand"));
+  registry.Add(Define<TileKernel>("", "Tile"));
+  registry.Add(Define<ConcatKernel>("", "Concat"));
+  registry.Add(Define<SliceKernel>("", "Slice"));
+  registry.Add(Define<SplitKernel>("", "Split"));
+  registry.Add(Define<ConstantOfShapeKernel>("", "ConstantOfShape"));
+  registry.Add(Define<RangeKernel>("", "Range"));
 }
 
 }  // namespace ullage::cpu

@@ -6,6 +6,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/small_types.h"
 #include "providers/cpu/kernels/types.h"
@@ -312,11 +313,6 @@ class DynamicQuantizeKernel final : public Kernel {
   }
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterQuantizeLinear(kernels::Registry& registry) {
@@ -326,22 +322,13 @@ void RegisterQuantizeLinear(kernels::Registry& registry) {
   const kernels::TypeSet codes =
       small | kernels::TypeSet{DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kInt32};
   const kernels::TypeSet scales = kernels::kFloats | kernels::TypeSet{DType::kFloat8E8M0};
-  const auto add = [&](std::string_view domain, std::string_view op, std::vector<kernels::TypeSet> types,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.domain = domain;
-    def.op = op;
-    def.types = std::move(types);
-    def.create = create;
-    registry.Add(std::move(def));
-  };
   for (std::string_view domain : {std::string_view(), graph::kMsDomain}) {
-    add(domain, "DequantizeLinear", {codes, scales, codes}, Create<DequantizeKernel>);
-    add(domain, "QuantizeLinear",
-        {kernels::kFloats | kernels::TypeSet{DType::kInt32}, scales | kernels::TypeSet{DType::kInt32}, codes},
-        Create<QuantizeKernel>);
+    registry.Add(Define<DequantizeKernel>(domain, "DequantizeLinear", {codes, scales, codes}));
+    registry.Add(Define<QuantizeKernel>(domain, "QuantizeLinear",
+                                        {kernels::kFloats | kernels::TypeSet{DType::kInt32},
+                                         scales | kernels::TypeSet{DType::kInt32}, codes}));
   }
-  add("", "DynamicQuantizeLinear", {kernels::kFloat32}, Create<DynamicQuantizeKernel>);
+  registry.Add(Define<DynamicQuantizeKernel>("", "DynamicQuantizeLinear", {kernels::kFloat32}));
 }
 
 }  // namespace ullage::cpu

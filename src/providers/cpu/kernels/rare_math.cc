@@ -6,7 +6,9 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "providers/cpu/kernels/broadcast.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
+#include "providers/cpu/kernels/operands.h"
 #include "providers/cpu/kernels/types.h"
 
 namespace ullage::cpu {
@@ -83,10 +85,7 @@ class CumProdKernel final : public Kernel {
     const TensorView& a = *context.input(1);
     TensorView& y = *context.output(0);
     const int rank = x.shape.rank();
-    const int64_t given = a.dtype == DType::kInt64 ? *a.as<int64_t>() : *a.as<int32_t>();
-    if (given < -rank || given >= rank)
-      Throw(Code::kInvalidInput, "axis ", given, " of a tensor of rank ", rank);
-    const int axis = static_cast<int>(given < 0 ? given + rank : given);
+    const int axis = static_cast<int>(IndexIn(a, 0, rank));
     const int64_t n = x.shape[axis], inner = x.shape.elements(axis + 1, rank);
     const int64_t rows = x.shape.elements(0, axis) * inner;
     ForNumber(x.dtype, [&](auto t) {
@@ -157,27 +156,14 @@ class DropoutKernel final : public Kernel {
   }
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterRareMath(kernels::Registry& registry) {
-  const auto add = [&](std::string_view op, kernels::TypeSet types,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.op = op;
-    def.types = {types};
-    def.create = create;
-    registry.Add(std::move(def));
-  };
-  add("BitShift", kernels::kInts, Create<BitShiftKernel>);
-  add("PRelu", kernels::kNumbers, Create<PReluKernel>);
-  add("CumProd", kernels::kNumbers, Create<CumProdKernel>);
-  add("Hardmax", kernels::kAllFloats, Create<HardmaxKernel>);
-  add("Dropout", kernels::kAllFloats, Create<DropoutKernel>);
+  registry.Add(Define<BitShiftKernel>("", "BitShift", {kernels::kInts}));
+  registry.Add(Define<PReluKernel>("", "PRelu", {kernels::kNumbers}));
+  registry.Add(Define<CumProdKernel>("", "CumProd", {kernels::kNumbers}));
+  registry.Add(Define<HardmaxKernel>("", "Hardmax", {kernels::kAllFloats}));
+  registry.Add(Define<DropoutKernel>("", "Dropout", {kernels::kAllFloats}));
 }
 
 }  // namespace ullage::cpu

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "providers/cpu/dense/elementwise.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/types.h"
 
@@ -253,27 +254,15 @@ class SoftmaxKernel final : public Kernel {
   int64_t axis_;
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterReduce(kernels::Registry& registry) {
-  const auto add = [&](std::string_view op, kernels::TypeSet types,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.op = op;
-    def.types = {types};
-    def.create = create;
-    registry.Add(std::move(def));
-  };
-  for (const auto& [name, op] : kNames) add(name, kernels::kNumbersAndBool, Create<ReduceKernel>);
-  add("ArgMax", kernels::kNumbers, Create<ArgKernel>);
-  add("ArgMin", kernels::kNumbers, Create<ArgKernel>);
-  add("Softmax", kernels::kAllFloats, Create<SoftmaxKernel>);
-  add("LogSoftmax", kernels::kAllFloats, Create<SoftmaxKernel>);
+  for (const auto& [name, op] : kNames)
+    registry.Add(Define<ReduceKernel>("", name, {kernels::kNumbersAndBool}));
+  registry.Add(Define<ArgKernel>("", "ArgMax", {kernels::kNumbers}));
+  registry.Add(Define<ArgKernel>("", "ArgMin", {kernels::kNumbers}));
+  registry.Add(Define<SoftmaxKernel>("", "Softmax", {kernels::kAllFloats}));
+  registry.Add(Define<SoftmaxKernel>("", "LogSoftmax", {kernels::kAllFloats}));
 }
 
 }  // namespace ullage::cpu

@@ -6,7 +6,9 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
+#include "providers/cpu/kernels/operands.h"
 #include "providers/cpu/kernels/types.h"
 
 namespace ullage::cpu {
@@ -15,11 +17,6 @@ namespace {
 using kernels::Kernel;
 using kernels::KernelContext;
 using kernels::KernelInfo;
-
-int AxisOf(int64_t axis, int rank) {
-  if (axis < -rank || axis >= rank) Throw(Code::kInvalidModel, "axis ", axis, " of a tensor of rank ", rank);
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
-}
 
 /// Equal values: the lower index first. NaN is the largest.
 class TopKKernel final : public Kernel {
@@ -197,27 +194,14 @@ class LpNormalizationKernel final : public Kernel {
   int64_t axis_, p_;
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterSelection(kernels::Registry& registry) {
-  const auto add = [&](std::string_view op, kernels::TypeSet types,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.op = op;
-    def.types = {types};
-    def.create = create;
-    registry.Add(std::move(def));
-  };
-  add("TopK", kernels::kNumbers, Create<TopKKernel>);
-  add("OneHot", kernels::kNumbers, Create<OneHotKernel>);
-  add("NonZero", kernels::kNumbersAndBool, Create<NonZeroKernel>);
-  add("EyeLike", kernels::kNumbersAndBool, Create<EyeLikeKernel>);
-  add("LpNormalization", kernels::kAllFloats, Create<LpNormalizationKernel>);
+  registry.Add(Define<TopKKernel>("", "TopK", {kernels::kNumbers}));
+  registry.Add(Define<OneHotKernel>("", "OneHot", {kernels::kNumbers}));
+  registry.Add(Define<NonZeroKernel>("", "NonZero", {kernels::kNumbersAndBool}));
+  registry.Add(Define<EyeLikeKernel>("", "EyeLike", {kernels::kNumbersAndBool}));
+  registry.Add(Define<LpNormalizationKernel>("", "LpNormalization", {kernels::kAllFloats}));
 }
 
 }  // namespace ullage::cpu

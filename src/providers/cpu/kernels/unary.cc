@@ -4,6 +4,7 @@
 
 #include "core/checked.h"
 #include "providers/cpu/dense/elementwise.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/small_types.h"
 #include "providers/cpu/kernels/types.h"
@@ -334,45 +335,31 @@ class CastKernel final : public Kernel {
   SmallRounding rounding_ = SmallRounding::kUp;
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterUnary(kernels::Registry& registry) {
-  const auto add = [&](std::string_view domain, std::string_view op, kernels::TypeSet types,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.domain = domain;
-    def.op = op;
-    def.types = {types};
-    def.create = create;
-    registry.Add(std::move(def));
-  };
   for (std::string_view op : {"Sigmoid", "Swish", "Gelu", "Tanh", "Exp", "Erf", "Softplus"})
-    add("", op, kernels::kFloats, Create<VectorUnary>);
+    registry.Add(Define<VectorUnary>("", op, {kernels::kFloats}));
   for (std::string_view op : {"QuickGelu", "FastGelu", "BiasGelu", "Gelu"})
-    add(graph::kMsDomain, op, kernels::kFloats, Create<VectorUnary>);
-  add(graph::kUllageDomain, "Softcap", kernels::kFloats, Create<VectorUnary>);
-  for (const NamedFn& f : kFunctions) add("", f.op, kernels::kAllFloats, Create<ScalarUnary>);
+    registry.Add(Define<VectorUnary>(graph::kMsDomain, op, {kernels::kFloats}));
+  registry.Add(Define<VectorUnary>(graph::kUllageDomain, "Softcap", {kernels::kFloats}));
+  for (const NamedFn& f : kFunctions) registry.Add(Define<ScalarUnary>("", f.op, {kernels::kAllFloats}));
   for (const NamedFn& f : kDoubleFunctions)
-    add("", f.op, kernels::TypeSet{DType::kDouble}, Create<ScalarUnary>);
+    registry.Add(Define<ScalarUnary>("", f.op, {kernels::TypeSet{DType::kDouble}}));
   for (std::string_view op : {"Abs", "Neg", "Sign", "Relu"})
-    add("", op, kernels::kNumbers, Create<SimpleUnary>);
-  add("", "BitwiseNot", kernels::kInts, Create<SimpleUnary>);
-  add("", "Not", kernels::TypeSet{DType::kBool}, Create<SimpleUnary>);
-  add("", "IsNaN", kernels::kAllFloats, Create<SimpleUnary>);
-  add("", "IsInf", kernels::kAllFloats, Create<SimpleUnary>);
+    registry.Add(Define<SimpleUnary>("", op, {kernels::kNumbers}));
+  registry.Add(Define<SimpleUnary>("", "BitwiseNot", {kernels::kInts}));
+  registry.Add(Define<SimpleUnary>("", "Not", {kernels::TypeSet{DType::kBool}}));
+  registry.Add(Define<SimpleUnary>("", "IsNaN", {kernels::kAllFloats}));
+  registry.Add(Define<SimpleUnary>("", "IsInf", {kernels::kAllFloats}));
   const kernels::TypeSet castable =
       kernels::kNumbersAndBool | kernels::TypeSet{DType::kInt4,         DType::kUInt4,
                                                   DType::kInt2,         DType::kUInt2,
                                                   DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ,
                                                   DType::kFloat8E5M2,   DType::kFloat8E5M2FNUZ,
                                                   DType::kFloat8E8M0,   DType::kFloat4E2M1};
-  add("", "Cast", castable, Create<CastKernel>);
-  add("", "CastLike", castable, Create<CastKernel>);
+  registry.Add(Define<CastKernel>("", "Cast", {castable}));
+  registry.Add(Define<CastKernel>("", "CastLike", {castable}));
 }
 
 }  // namespace ullage::cpu
