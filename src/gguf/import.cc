@@ -7,6 +7,7 @@
 #include "gguf/hyperparameters.h"
 #include "gguf/rope_tables.h"
 #include "gguf/weights.h"
+#include "graph/absent.h"
 
 namespace ullage::gguf {
 namespace {
@@ -33,7 +34,8 @@ class Importer {
  public:
   Importer(const std::shared_ptr<const GgufFile>& file, const ImportOptions& options)
       : file_(*file),
-        weights_(file),
+        weights_(file, options.require_data),
+        require_data_(options.require_data),
         h_(ReadHyperparameters(*file)),
         kv_dtype_(options.kv_dtype),
         g_(NewGraph()) {
@@ -155,17 +157,16 @@ class Importer {
   }
 
   Tables AddTables(const std::string& suffix, const Rope& rope, const ConstantPtr& factors) {
-    RopeTables t;
-    if (factors && !factors->available()) {
-      auto missing = std::make_shared<graph::Constant>();
-      missing->dtype = DType::kFloat;
-      missing->shape = Shape{positions_, rope.dimensions / 2};
-      missing->size_bytes = BytesOf(missing->dtype, missing->shape.elements());
-      missing->absent = factors->absent;
-      t = {missing, missing};
-    } else {
-      t = MakeRopeTables(rope, factors ? CheckedFactors(*factors) : std::vector<float>(), positions_);
+    if (!require_data_) {
+      const Shape shape{positions_, rope.dimensions / 2};
+      const auto absent = [&](const std::string& name) {
+        return g_->AddConstant(
+            name, graph::MakeAbsent(DType::kFloat, shape, name + " is not computed for planning"));
+      };
+      return {absent("cos_cache" + suffix), absent("sin_cache" + suffix)};
     }
+    const RopeTables t =
+        MakeRopeTables(rope, factors ? CheckedFactors(*factors) : std::vector<float>(), positions_);
     return {g_->AddConstant("cos_cache" + suffix, t.cos), g_->AddConstant("sin_cache" + suffix, t.sin)};
   }
 
@@ -342,6 +343,7 @@ class Importer {
 
   const GgufFile& file_;
   Weights weights_;
+  const bool require_data_;
   const Hyperparameters h_;
   const DType kv_dtype_;
   const std::shared_ptr<graph::Graph> g_;
@@ -371,6 +373,18 @@ std::shared_ptr<graph::Graph> ImportGguf(const std::shared_ptr<const GgufFile>& 
 
 std::shared_ptr<graph::Graph> ImportGguf(const std::string& path, const ImportOptions& options) {
   return ImportGguf(GgufFile::Open(path, options.require_data), options);
+}
+
+void SetPositions(graph::Graph& graph, int64_t positions) {
+  for (const char* suffix : {"", "_global", "_local"})
+    for (const char* stem : {"cos_cache", "sin_cache"}) {
+      const ValueId v = graph.FindValue(std::string(stem) + suffix);
+      const graph::Constant* table = graph.ConstantOf(v);
+      if (!table) continue;
+      const Shape shape{positions, table->shape[1]};
+      graph.value(v).constant =
+          graph::MakeAbsent(table->dtype, shape, "tables are not computed for planning");
+    }
 }
 
 }  // namespace ullage::gguf

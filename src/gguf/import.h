@@ -27,7 +27,8 @@ struct ImportOptions {
   /// Rows of the sine and cosine tables: the longest context that will be run. 0: the model's context length.
   /// Chooses between the short and the long factors of LongRoPE.
   int64_t max_positions = 0;
-  /// false: weights may be missing (GgufFile::Open).
+  /// false: weights may be missing (GgufFile::Open), none is read, and what would be computed (rotary tables,
+  /// converted vectors) are constants without contents.
   bool require_data = true;
   /// Type of the past and present tensors: kFloat16 or kFloat.
   DType kv_dtype = DType::kFloat16;
@@ -40,5 +41,9 @@ struct ImportOptions {
 std::shared_ptr<graph::Graph> ImportGguf(const std::shared_ptr<const GgufFile>& file,
                                          const ImportOptions& options = {});
 std::shared_ptr<graph::Graph> ImportGguf(const std::string& path, const ImportOptions& options = {});
+
+/// Gives the rotary tables of an imported graph that many rows, without contents: planning with another
+/// context.
+void SetPositions(graph::Graph& graph, int64_t positions);
 
 }  // namespace ullage::gguf

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "graph/absent.h"
 
 namespace ullage::gguf {
 namespace {
@@ -14,8 +15,8 @@ bool IsRedundant(std::string_view name) {
 
 }  // namespace
 
-Weights::Weights(std::shared_ptr<const GgufFile> file)
-    : file_(std::move(file)), used_(file_->tensors().size()) {}
+Weights::Weights(std::shared_ptr<const GgufFile> file, bool may_read)
+    : file_(std::move(file)), may_read_(may_read), used_(file_->tensors().size()) {}
 
 const TensorInfo& Weights::Take(const std::string& name, const Shape& expected) {
   const TensorInfo* t = file_->FindTensor(name);
@@ -43,12 +44,10 @@ graph::ConstantPtr Weights::Vector(const std::string& name, int64_t size) {
   if (!t.type->is_dense())
     Throw(Code::kUnsupported, file_->path(), ": tensor ", name, ": a vector of type ", t.type->name,
           " is not supported; expected f32, f16 or bf16");
-  if (!stored->available()) {
-    auto missing = std::make_shared<graph::Constant>(*stored);
-    missing->dtype = DType::kFloat;
-    missing->size_bytes = BytesOf(DType::kFloat, size);
-    return missing;
-  }
+  if (!stored->available() || !may_read_)
+    return graph::MakeAbsent(
+        DType::kFloat, {size},
+        stored->available() ? StrCat(file_->path(), ": tensor ", name, " is not read") : stored->absent);
   const auto numbers = stored->AsDoubles();
   const std::vector<float> floats(numbers.begin(), numbers.end());
   return graph::MakeFloats({size}, floats);

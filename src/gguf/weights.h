@@ -13,7 +13,8 @@ namespace ullage::gguf {
 
 class Weights {
  public:
-  explicit Weights(std::shared_ptr<const GgufFile> file);
+  /// Without `may_read` vectors are constants without contents.
+  Weights(std::shared_ptr<const GgufFile> file, bool may_read);
 
   bool Has(std::string_view name) const { return file_->FindTensor(name) != nullptr; }
   /// A matrix [rows, columns] of any type, as a view. Throws kInvalidModel when it is missing or of another
@@ -32,6 +33,7 @@ class Weights {
   const TensorInfo& Take(const std::string& name, const Shape& expected);
 
   std::shared_ptr<const GgufFile> file_;
+  bool may_read_;
   std::vector<bool> used_;  // by position in the directory
 };
 

@@ -6,6 +6,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/half.h"
+#include "gguf/import.h"
 #include "graph/patch.h"
 #include "kernels/kv_rows.h"
 #include "shapes/input_bounds.h"
@@ -67,6 +68,13 @@ std::string PresentOf(const graph::Graph& g, const TensorNames& names, const std
   return "";
 }
 
+/// Tokens of an attention mask of fixed size; 0 where it is as long as what it masks.
+int64_t MaskLength(const graph::Graph& g, const TensorNames& names) {
+  const ValueId v = g.FindValue(names.attention_mask);
+  if (v == kNone || !g.value(v).is_input || !g.value(v).declared || g.value(v).declared->empty()) return 0;
+  return std::max<int64_t>(g.value(v).declared->back().value, 0);
+}
+
 /// The node that reads the value as a windowed cache, which never grows; null when there is none.
 const graph::Node* WindowedReader(const graph::Graph& g, ValueId v) {
   for (graph::NodeId id : g.value(v).consumers) {
@@ -116,47 +124,37 @@ void FillAs(DType dtype, std::vector<std::byte>& data, int64_t count, const auto
 std::unique_ptr<Decoder> Decoder::Create(const ModelSource& source, const DecoderOptions& options) {
   std::unique_ptr<Decoder> d(new Decoder);
   const int64_t limit = source.context_length;
-  d->context_ =
-      options.context > 0 ? options.context : std::min(limit > 0 ? limit : kDefaultContext, kDefaultContext);
+  d->options_ = options;
+  d->model_name_ = source.name;
+  d->model_folder_ = source.folder;
+  d->gguf_ = source.kind == ModelSource::Kind::kGguf;
+  if (options.context > 0)
+    d->context_ = options.context;
+  else if (options.context == kLargestContext && limit > 0)
+    d->context_ = limit;
+  else
+    d->context_ = std::min(limit > 0 ? limit : kDefaultContext, kDefaultContext);
   if (limit > 0 && d->context_ > limit)
     Throw(Code::kUsage, "--context ", d->context_, " is more than the model's context of ", limit, " tokens");
-  d->chunk_ = std::min(options.chunk > 0 ? options.chunk : kDefaultChunk, d->context_);
 
-  auto graph = LoadGraph(source, options.plan_only, d->context_, std::nullopt);
+  d->graph_ = LoadGraph(source, options.plan_only, d->context_, std::nullopt);
+  if (options.context <= 0)
+    if (const int64_t fixed = MaskLength(*d->graph_, source.names); fixed > 0)
+      d->context_ = std::min(d->context_, fixed);
   // onnxruntime-genai's MultiHeadAttention graphs build masks that fit a whole prompt or one token, nothing
   // between.
-  if (options.chunk == 0)
-    for (graph::NodeId id : graph->Order())
-      if (graph->node(id).Is(graph::kMsDomain, "MultiHeadAttention")) d->chunk_ = d->context_;
-  d->KeepLimits(*graph, source.names, options.options.Str("session.max_shape_override"));
-  d->FindLongContextSwitch(*graph);
-  d->WindowCaches(*graph);
-  d->Recognise(source, *graph, options);
-
-  session::SessionSpec spec;
-  spec.model_name = source.name;
-  spec.model_folder = source.folder;
-  spec.graph = graph;
-  spec.options = options.options;
-  if (!spec.options.Has("session.pre_allocate_execution_buffers"))
-    spec.options.Set("session.pre_allocate_execution_buffers", "1");
-  spec.threads = options.threads;
-  spec.states = d->states_;
-  spec.extra = options.extra;
-  spec.cpu_limit = options.cpu_limit;
-  spec.plan_only = options.plan_only;
-  if (!options.all_logits) spec.last_token_output = d->logits_name_;
-  Decoder* raw = d.get();
-  const auto profile = [raw](int64_t most) {
-    return [raw, most](const graph::Graph& g, ops::SymbolTable& t) { return raw->Facts(g, t, most); };
-  };
-  if (d->chunk_ > 1) spec.profiles.push_back({"prefill", profile(d->chunk_)});
-  spec.profiles.push_back({"decode", profile(1)});
-  spec.input_facts = profile(d->chunk_);
+  for (graph::NodeId id : d->graph_->Order())
+    if (d->graph_->node(id).Is(graph::kMsDomain, "MultiHeadAttention")) d->whole_prompts_ = true;
+  d->KeepLimits(*d->graph_, source.names, options.options.Str("session.max_shape_override"));
+  d->chunk_ = d->ChunkFor(d->context_);
+  d->FindLongContextSwitch(*d->graph_);
+  d->WindowCaches(*d->graph_);
+  d->Recognise(source, *d->graph_);
   d->single_profile_ = d->chunk_ == 1;
-  d->session_ = session::Session::Create(std::move(spec));
+  d->session_ = session::Session::Create(d->Spec(d->graph_, d->context_, d->chunk_));
   if (!options.plan_only) d->execution_ = d->session_->Acquire();
   d->logits_index_ = d->session_->OutputIndex(d->logits_name_);
+  if (options.plan_only) return d;
   d->tokens_.reserve(static_cast<size_t>(d->context_));
   d->replay_.reserve(static_cast<size_t>(d->context_));
   d->row_.resize(static_cast<size_t>(d->vocabulary_));
@@ -171,14 +169,92 @@ void Decoder::KeepLimits(const graph::Graph& graph, const TensorNames& names, co
     const auto& declared = *graph.value(v).declared;
     if (limit.dims.empty()) continue;
     if (limit.input == names.input_ids || limit.input == names.position_ids) {
-      if (declared.back().value < 0) chunk_ = std::min(chunk_, limit.dims.back());
+      if (declared.back().value < 0) chunk_limit_ = std::min(chunk_limit_, limit.dims.back());
     } else if (limit.input == names.attention_mask) {
       if (declared.back().value < 0) context_ = std::min(context_, limit.dims.back());
     } else if (declared.size() == 4 && declared[2].value < 0 && !WindowedReader(graph, v)) {
       context_ = std::min(context_, limit.dims[2] + 1);  // the rows before the last token
     }
   }
-  chunk_ = std::min(chunk_, context_);
+}
+
+int64_t Decoder::ChunkFor(int64_t context) const {
+  const int64_t most = std::min(context, chunk_limit_);
+  if (options_.chunk > 0) return std::min(options_.chunk, most);
+  return whole_prompts_ ? most : std::min(kDefaultChunk, most);
+}
+
+session::SessionSpec Decoder::Spec(std::shared_ptr<graph::Graph> graph, int64_t context,
+                                   int64_t chunk) const {
+  session::SessionSpec spec;
+  spec.model_name = model_name_;
+  spec.model_folder = model_folder_;
+  spec.graph = std::move(graph);
+  spec.options = options_.options;
+  if (!spec.options.Has("session.pre_allocate_execution_buffers"))
+    spec.options.Set("session.pre_allocate_execution_buffers", "1");
+  spec.threads = options_.threads;
+  spec.states = states_;
+  for (size_t i = 0; i < states_.size(); ++i) spec.states[i].max_shape = state_shapes_[i].For(context);
+  spec.extra = options_.extra;
+  auto own = static_cast<int64_t>(static_cast<size_t>(vocabulary_) * sizeof(float));
+  own += 2 * context * static_cast<int64_t>(sizeof(int32_t));
+  for (const Input& in : inputs_) own += static_cast<int64_t>(InputBytes(in, context, chunk));
+  spec.extra.push_back({"token ids, masks and positions", memory::Tag::kOverhead, own});
+  spec.cpu_limit = options_.cpu_limit;
+  spec.plan_only = options_.plan_only;
+  if (!options_.all_logits) spec.last_token_output = logits_name_;
+  const auto profile = [this, context](int64_t most) {
+    return [this, context, most](const graph::Graph& g, ops::SymbolTable& t) {
+      return Facts(g, t, context, most);
+    };
+  };
+  if (chunk > 1) spec.profiles.push_back({"prefill", profile(chunk)});
+  spec.profiles.push_back({"decode", profile(1)});
+  spec.input_facts = profile(chunk);
+  return spec;
+}
+
+memory::TagBytes Decoder::Planned(int64_t context, int64_t chunk) const {
+  if (context < 1 || context > context_ || chunk < 1 || chunk > std::min(chunk_, context))
+    Throw(Code::kRuntime, "cannot plan for a context of ", context, " and chunks of ", chunk, " over ",
+          context_, " and ", chunk_);
+  session::SessionSpec spec = Spec(graph_, context, chunk);
+  spec.plan_only = true;
+  spec.optimized_outputs = session_->output_names();
+  // Rows may be stored in another type, and width, than the model's.
+  for (size_t i = 0; i < spec.states.size(); ++i)
+    if (spec.states[i].max_shape.rank() == 4)
+      spec.states[i].max_shape[3] = session_->spec().states[i].max_shape[3];
+  if (gguf_) gguf::SetPositions(*graph_, context);
+  const auto session = session::Session::Create(std::move(spec));
+  return session->device_plan().tags;
+}
+
+size_t Decoder::InputBytes(const Input& in, int64_t context, int64_t chunk) {
+  const auto of = [](int64_t numbers) {
+    return CheckedMul<size_t>(static_cast<size_t>(numbers), sizeof(int64_t));
+  };
+  switch (in.role) {
+    case Role::kIds:
+      return of(chunk);
+    case Role::kMask:
+      return of(in.fixed_mask ? in.mask_length : context);
+    case Role::kPositions:
+      return of(CheckedMul<int64_t>(chunk, in.rank == 3 ? 3 : 1));
+    case Role::kState:
+      return 0;
+    default:
+      return of(1);
+  }
+}
+
+Shape Decoder::StateShape::For(int64_t context) const {
+  Shape shape = fixed;
+  if (rows_axis >= 0)
+    shape[rows_axis] =
+        window > 0 ? std::max(WindowKeep(window), std::min(context, WindowCapacity(window))) : context;
+  return shape;
 }
 
 void Decoder::FindLongContextSwitch(graph::Graph& graph) {
@@ -230,7 +306,7 @@ int64_t Decoder::Window::FirstToken(int64_t tokens) const {
   return tokens - kernels::WindowedRows(tokens, capacity, keep);
 }
 
-void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph, const DecoderOptions&) {
+void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph) {
   const TensorNames& names = source.names;
   const auto fail = [&](const auto&... parts) {
     Throw(Code::kUnsupported, source.name, " is not a language model that can be run: ", parts...);
@@ -244,40 +320,30 @@ void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph, co
     Input in;
     in.dtype = value.dtype;
     in.rank = value.declared ? static_cast<int>(value.declared->size()) : 2;
-    const auto last =
-        value.declared && !value.declared->empty() ? value.declared->back() : graph::DeclaredDim{};
     if (value.name == names.input_ids) {
       in.role = Role::kIds;
       ids = true;
-      in.data.resize(static_cast<size_t>(chunk_) * 8);
     } else if (value.name == names.attention_mask) {
       in.role = Role::kMask;
-      in.fixed_mask = last.value > 0;
-      in.mask_length = in.fixed_mask ? last.value : context_;
+      in.mask_length = MaskLength(graph, names);
+      in.fixed_mask = in.mask_length > 0;
+      if (!in.fixed_mask) in.mask_length = context_;
       if (in.mask_length < context_)
         fail("its attention mask is fixed at ", in.mask_length, " tokens; use --context ", in.mask_length);
-      in.data.resize(static_cast<size_t>(in.mask_length) * 8);
     } else if (value.name == names.position_ids) {
       in.role = Role::kPositions;
-      in.data.resize(static_cast<size_t>(chunk_) * 8 * (in.rank == 3 ? 3 : 1));
     } else if (value.name == kLongContextInput) {
       in.role = Role::kLongContext;
-      in.data.resize(1);
     } else if (value.name == "use_cache_branch") {
       in.role = Role::kCacheBranch;
-      in.data.resize(1);
     } else if (value.name == "num_logits_to_keep") {
       in.role = Role::kLogitsToKeep;
-      in.data.resize(8);
     } else if (value.name == "past_sequence_length" || value.name == "past_key_values_length") {
       in.role = Role::kPast;
-      in.data.resize(8);
     } else if (value.name == "total_sequence_length") {
       in.role = Role::kTotal;
-      in.data.resize(8);
     } else if (value.name == "current_sequence_length") {
       in.role = Role::kSequence;
-      in.data.resize(8);
     } else {
       in.role = Role::kState;
       session::StateSpec state;
@@ -291,17 +357,22 @@ void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph, co
       const graph::Node* windowed = WindowedReader(graph, v);
       const int64_t window = windowed ? windowed->Int("local_window_size", 0) : 0;
       state.grows = shape.size() == 4 && shape[2].value < 0 && !windowed;
+      StateShape follows;
       for (size_t i = 0; i < shape.size(); ++i) {
         int64_t dim = shape[i].value;
         if (i == 0 && dim < 0) dim = 1;
         if (shape.size() == 4 && i == 1 && dim < 0) dim = source.kv_heads;
         if (shape.size() == 4 && i == 3 && dim < 0) dim = source.head_size;
-        if (shape.size() == 4 && i == 2 && dim < 0)
-          dim =
-              windowed ? std::max(WindowKeep(window), std::min(context_, WindowCapacity(window))) : context_;
+        if (shape.size() == 4 && i == 2 && dim < 0) {
+          follows.rows_axis = 2;
+          follows.window = window;
+          dim = context_;
+        }
         if (dim <= 0) fail("nothing says how large dimension ", i, " of ", value.name, " is");
-        state.max_shape.push_back(dim);
+        follows.fixed.push_back(dim);
       }
+      state.max_shape = follows.For(context_);
+      state_shapes_.push_back(std::move(follows));
       if (windowed && state.max_shape.rank() == 4)
         windows_.push_back(
             {state.input, window, windowed->Int(kernels::kWindowKeepAttribute, window), state.max_shape[2]});
@@ -309,6 +380,7 @@ void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph, co
         can_rewind_ = can_rewind_ && state.grows;
       states_.push_back(std::move(state));
     }
+    if (!options_.plan_only) in.data.resize(InputBytes(in, context_, chunk_));
     inputs_.push_back(std::move(in));
   }
   if (!ids) {
@@ -320,7 +392,7 @@ void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph, co
   if (states_.empty()) fail("the graph keeps no past (no past_key_values inputs)");
   // The vocabulary: last dimension of the logits, as proved for a run of one token.
   ops::SymbolTable table;
-  const auto facts = shapes::Propagate(graph, Facts(graph, table, 1), {}, table);
+  const auto facts = shapes::Propagate(graph, Facts(graph, table, context_, 1), {}, table);
   for (ValueId v : graph.outputs)
     if (graph.value(v).name == logits_name_) {
       const auto& s = facts.of(v).shape;
@@ -330,15 +402,15 @@ void Decoder::Recognise(const ModelSource& source, const graph::Graph& graph, co
 }
 
 std::vector<ops::ValueFacts> Decoder::Facts(const graph::Graph& graph, ops::SymbolTable& table,
-                                            int64_t most_new) const {
+                                            int64_t context, int64_t most_new) const {
   using ops::Bound;
   using ops::BoundedShape;
   const Bound one = Bound::Exactly(1);
   const Bound fresh = most_new == 1 ? one : table.Symbol("sequence", 1, most_new);
-  const Bound past = table.Symbol("past", 0, context_ - 1);
+  const Bound past = table.Symbol("past", 0, context - 1);
   const ops::BoundMath math(&table);
   Bound total = math.Add(past, fresh);
-  if (total.expr != ops::kNoExpr) table.Restrict(total.expr, 1, context_);
+  if (total.expr != ops::kNoExpr) table.Restrict(total.expr, 1, context);
   total = math.Add(past, fresh);
   std::vector<ops::ValueFacts> facts;
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
@@ -370,10 +442,10 @@ std::vector<ops::ValueFacts> Decoder::Facts(const graph::Graph& graph, ops::Symb
         if (in.rank == 2) f.shape.push_back(one);
         break;
       case Role::kState: {
-        for (const auto& state : states_)
-          if (state.input == graph.value(graph.inputs[i]).name) {
-            f.shape = BoundedShape::Of(state.max_shape);
-            if (state.grows) f.shape[2] = past;
+        for (size_t k = 0; k < states_.size(); ++k)
+          if (states_[k].input == graph.value(graph.inputs[i]).name) {
+            f.shape = BoundedShape::Of(state_shapes_[k].For(context));
+            if (states_[k].grows) f.shape[2] = past;
           }
         break;
       }

@@ -18,11 +18,13 @@ inline constexpr int64_t kDefaultContext = 4096;
 inline constexpr int64_t kDefaultChunk = 512;
 /// Tokens that windowed caches keep beyond their window, so that a conversation can go back a little.
 inline constexpr int64_t kWindowReserve = 256;
+inline constexpr int64_t kLargestContext = -1;
 
 struct DecoderOptions {
   OptionBag options;
   int threads = 0;
-  /// Most tokens that the caches hold; 0: the model's context, at most kDefaultContext.
+  /// Most tokens that the caches hold; 0: the model's context, at most kDefaultContext; kLargestContext: the
+  /// model's context.
   int64_t context = 0;
   /// Most tokens of a prompt per Run; 0: kDefaultChunk, at most the context.
   int64_t chunk = 0;
@@ -40,6 +42,14 @@ class Decoder {
   /// Recognises a decoder by its inputs and outputs. Throws kUnsupported, naming what is missing, for other
   /// graphs (no logits, no token ids, inputs that nothing can feed).
   static std::unique_ptr<Decoder> Create(const ModelSource& source, const DecoderOptions& options);
+
+  /// What the same decoder would take with other bounds, none above those it was made with: planned over the
+  /// graph as it is, so that the file is not read again. For decoders that were made with plan_only. Where
+  /// all prompts are fed token by token (chunk 1), passes can do more with a graph that is read for that, and
+  /// its plan may differ by a little.
+  memory::TagBytes Planned(int64_t context, int64_t chunk) const;
+  /// The chunk of a decoder with this context and the chunk that the options asked for.
+  int64_t ChunkFor(int64_t context) const;
 
   /// Runs the tokens through the model, in chunks, behind those that the caches hold. Throws kInvalidInput
   /// when they do not fit in the context (naming both numbers) or an id is not in the vocabulary; then
@@ -92,20 +102,38 @@ class Decoder {
     int64_t capacity = 0;
     int64_t FirstToken(int64_t tokens) const;
   };
+  /// How the largest shape of a state follows from the context.
+  struct StateShape {
+    Shape fixed;
+    int rows_axis = -1;  ///< whose size follows from the context; -1: none
+    int64_t window = 0;  ///< > 0: of a cache that keeps no more than a window, and room to slide it
+    Shape For(int64_t context) const;
+  };
+
   Decoder() = default;
-  void Recognise(const ModelSource& source, const graph::Graph& graph, const DecoderOptions& options);
+  void Recognise(const ModelSource& source, const graph::Graph& graph);
   /// Lowers context and chunk to what session.max_shape_override says of the inputs.
   void KeepLimits(const graph::Graph& graph, const TensorNames& names, const std::string& text);
+  /// Bytes of an input's data.
+  static size_t InputBytes(const Input& in, int64_t context, int64_t chunk);
+  session::SessionSpec Spec(std::shared_ptr<graph::Graph> graph, int64_t context, int64_t chunk) const;
   void FindLongContextSwitch(graph::Graph& graph);
   void WindowCaches(graph::Graph& graph) const;
   void Run(std::span<const int32_t> ids, const std::atomic<bool>* stop);
-  std::vector<ops::ValueFacts> Facts(const graph::Graph& graph, ops::SymbolTable& table,
+  std::vector<ops::ValueFacts> Facts(const graph::Graph& graph, ops::SymbolTable& table, int64_t context,
                                      int64_t most_new) const;
 
   std::unique_ptr<session::Session> session_;
   session::Execution execution_;
   std::vector<Input> inputs_;
-  std::vector<session::StateSpec> states_;
+  DecoderOptions options_;
+  std::string model_name_, model_folder_;
+  std::shared_ptr<graph::Graph> graph_;
+  bool gguf_ = false;
+  int64_t chunk_limit_ = INT64_MAX;         // of session.max_shape_override
+  bool whole_prompts_ = false;              // unless a chunk is asked for
+  std::vector<session::StateSpec> states_;  // max_shape: for context_
+  std::vector<StateShape> state_shapes_;
   std::vector<Window> windows_;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> replay_;

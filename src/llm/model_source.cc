@@ -193,19 +193,17 @@ void ReadHuggingFace(const fs::path& folder, const std::string& variant, bool, M
     return std::tuple(a.stem, VariantRank(a.suffix), a.suffix) <
            std::tuple(b.stem, VariantRank(b.suffix), b.suffix);
   });
-  if (!variant.empty()) {
-    const std::string wanted = variant == "fp32" ? "" : variant;
-    std::string names;
-    for (const auto& f : found) {
-      if (f.suffix == wanted) {
-        source->file = f.path.string();
-        return;
-      }
-      names += (names.empty() ? "" : ", ") + (f.suffix.empty() ? std::string("fp32") : f.suffix);
-    }
-    Throw(Code::kUsage, folder.string(), " has no variant ", variant, "; it has ", names);
+  const Found* chosen = variant.empty() ? &found.front() : nullptr;
+  std::string names;
+  const auto name_of = [](const Found& f) { return f.suffix.empty() ? std::string("fp32") : f.suffix; };
+  for (const auto& f : found) {
+    if (!chosen && name_of(f) == variant) chosen = &f;
+    names += (names.empty() ? "" : ", ") + name_of(f);
   }
-  source->file = found.front().path.string();
+  if (!chosen) Throw(Code::kUsage, folder.string(), " has no variant ", variant, "; it has ", names);
+  source->file = chosen->path.string();
+  for (const auto& f : found)
+    if (f.stem == chosen->stem && f.suffix != chosen->suffix) source->variants.push_back(name_of(f));
 }
 
 void ReadGguf(const fs::path& path, bool plan_only, ModelSource* source) {
@@ -282,7 +280,7 @@ std::shared_ptr<graph::Graph> LoadGraph(const ModelSource& source, bool plan_onl
   if (source.kind == ModelSource::Kind::kGguf) {
     gguf::ImportOptions options;
     options.require_data = !plan_only;
-    options.max_positions = max_positions;
+    options.max_positions = std::max<int64_t>(max_positions, 0);
     if (kv_dtype) options.kv_dtype = *kv_dtype;
     return gguf::ImportGguf(source.gguf, options);
   }

@@ -49,7 +49,8 @@ struct ModelSource {
   int64_t head_size = 0;
   int64_t kv_heads = 0;
   int64_t sliding_window = 0;
-  std::vector<int32_t> stop_ids;  ///< the union over all files, each once
+  std::vector<std::string> variants;  ///< other graphs of a Hugging Face folder, as FindModel() takes them
+  std::vector<int32_t> stop_ids;      ///< the union over all files, each once
   GenerationDefaults defaults;
   TensorNames names;
 };

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "graph/absent.h"
 #include "kernels/call_context.h"
 #include "providers/provider.h"
 #include "session/run_shapes.h"
@@ -30,7 +31,7 @@ class HeapContext final : public kernels::CallContext {
 }  // namespace
 
 std::vector<ConstantPtr> EvaluateNode(const graph::Node& node, const graph::Graph& graph,
-                                      std::span<const ConstantPtr> inputs) {
+                                      std::span<const ConstantPtr> inputs, bool may_read) {
   const ops::OpInfo* op = ops::FindOp(node.domain, node.op, node.opset);
   if (!op || op->stateful || !node.captures.empty()) return {};
   std::vector<TensorView> views(inputs.size());
@@ -40,7 +41,8 @@ std::vector<ConstantPtr> EvaluateNode(const graph::Node& node, const graph::Grap
   std::vector<TensorView*> in(inputs.size(), nullptr);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i]) continue;
-    if (!inputs[i]->available() || !inputs[i]->block_type.empty() || BitsOf(inputs[i]->dtype) == 0) return {};
+    if (!inputs[i]->block_type.empty() || BitsOf(inputs[i]->dtype) == 0) return {};
+    if (!inputs[i]->available() && may_read) return {};
     views[i].data = const_cast<std::byte*>(inputs[i]->bytes);
     views[i].dtype = inputs[i]->dtype;
     views[i].shape = inputs[i]->shape;
@@ -66,6 +68,21 @@ std::vector<ConstantPtr> EvaluateNode(const graph::Node& node, const graph::Grap
     out_facts[o].dtype = r.dtype;
     out_facts[o].shape = r.shape;
   }
+  const kernels::KernelInfo info{node, graph, in_facts, out_facts, 1};
+  const bool is_view = op->view_of >= 0 && !node.has_output(1);
+  const kernels::KernelDef* def = is_view ? nullptr : providers::CpuProvider().registry().Find(info, nullptr);
+  if (!is_view && !def) return {};
+  if (!may_read) {
+    std::vector<ConstantPtr> absent(node.outputs.size());
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (node.outputs[o] == graph::kNone) continue;
+      if (!results[o].shape.exact()) return {};
+      absent[o] =
+          graph::MakeAbsent(results[o].dtype, results[o].shape.ToShape(),
+                            StrCat("the result of node ", node.name, " is not computed for planning"));
+    }
+    return absent;
+  }
   std::vector<graph::NewConstant> made;
   std::vector<TensorView> out_views(node.outputs.size());
   std::vector<TensorView*> out(node.outputs.size(), nullptr);
@@ -79,15 +96,12 @@ std::vector<ConstantPtr> EvaluateNode(const graph::Node& node, const graph::Grap
     out_views[o] = {made[o].data, results[o].dtype, shape, 0};
     out[o] = &out_views[o];
   }
-  if (op->view_of >= 0 && !node.has_output(1)) {
+  if (is_view) {
     const TensorView* source = in[static_cast<size_t>(op->view_of)];
     if (out[0] && source && source->bytes() == out[0]->bytes() && out[0]->bytes() > 0)
       std::memcpy(out[0]->data, source->data, out[0]->bytes());
   } else {
     ThreadTeam team(1);
-    const kernels::KernelInfo info{node, graph, in_facts, out_facts, 1};
-    const kernels::KernelDef* def = providers::CpuProvider().registry().Find(info, nullptr);
-    if (!def) return {};
     const auto kernel = def->create(info);
     HeapContext context(team);
     context.inputs = in;

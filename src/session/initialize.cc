@@ -8,6 +8,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "graph/absent.h"
 #include "providers/provider.h"
 #include "session/kv_storage.h"
 #include "session/prepacked_cache.h"
@@ -74,10 +75,12 @@ std::unique_ptr<Session> Session::Create(SessionSpec spec) {
 
 void Initializer::Optimize() {
   graph::Graph& graph = *s.spec_.graph;
-  for (ValueId v : graph.outputs) s.output_names_.push_back(graph.value(v).name);
   s.threads_ = s.spec_.threads > 0 ? s.spec_.threads
                                    : static_cast<int>(s.spec_.options.Int("session.intra_op_num_threads"));
   if (s.threads_ <= 0) s.threads_ = UsableCores();
+  s.output_names_ = s.spec_.optimized_outputs;
+  if (!s.output_names_.empty()) return;
+  for (ValueId v : graph.outputs) s.output_names_.push_back(graph.value(v).name);
   transforms::PassOptions options;
   const std::string disabled = s.spec_.options.Str("session.disabled_passes");
   for (size_t at = 0; at < disabled.size();) {
@@ -87,11 +90,20 @@ void Initializer::Optimize() {
   }
   options.last_token_output = s.spec_.last_token_output;
   options.input_facts = s.spec_.input_facts;
-  options.evaluate = EvaluateNode;
+  options.evaluate_absent = s.spec_.plan_only;
+  options.evaluate = [planning = s.spec_.plan_only](const graph::Node& node, const graph::Graph& g,
+                                                    std::span<const graph::ConstantPtr> inputs) {
+    // Numbers that a graph is made of are small; what is larger is weights, which planning leaves alone.
+    const bool read = !planning || std::all_of(inputs.begin(), inputs.end(), [](const auto& c) {
+      return !c || (c->available() && c->size_bytes <= size_t{64} << 10);
+    });
+    return EvaluateNode(node, g, inputs, read);
+  };
   s.passes_ = transforms::RunPipeline(graph, options);
 }
 
 void Initializer::StoreCaches() {
+  if (!s.spec_.optimized_outputs.empty()) return;  // the other session did
   if (const auto storage = ParseKvStorage(s.spec_.options.Str("session.kv_type")))
     session::StoreCaches(*s.spec_.graph, s.spec_.states, *storage, providers::CpuProvider().registry());
 }
@@ -154,16 +166,18 @@ void Initializer::BindStates() {
 
 void Initializer::PlanWeights() {
   // Which constants are still read once their prepacked form exists?
-  using Key = std::pair<const void*, std::string>;
-  const auto key_of = [](const graph::Constant& c) -> Key {
-    if (c.bytes) return {c.bytes, ""};
-    return {nullptr, c.file + "@" + std::to_string(c.file_offset)};
+  std::map<std::string, Consumer> read;  // those, by what their data are
+  const auto keep = [&](const std::string& name, const graph::Constant& c, graph::NodeId node) {
+    const auto bytes = static_cast<int64_t>(c.size_bytes);
+    const auto [it, fresh] =
+        read.try_emplace(graph::DataKey(c), Consumer{memory::Tag::kWeights, name, bytes, node});
+    if (!fresh && it->second.node != node) it->second.node = kNone;
   };
-  std::map<Key, std::pair<std::string, int64_t>> read;  // constants that stay
   std::map<std::string, int> shared;
   int64_t offset = 0;
   EachStep(*s.program_, [&](Program& program, Step& step) {
     const graph::Graph& graph = program.graph();
+    const graph::NodeId reader = &program == s.program_.get() ? step.node : kNone;
     std::set<int> replaced;
     if (step.kernel) {
       const auto wanted = step.kernel->PlanPrepack();
@@ -176,10 +190,7 @@ void Initializer::PlanWeights() {
           for (int input : w.replaces) {
             const auto at = static_cast<size_t>(input);
             if (at >= step.inputs.size()) continue;
-            if (const auto* c = graph.ConstantOf(step.inputs[at])) {
-              const Key k = key_of(*c);
-              key += StrCat("|", k.first, k.second);
-            }
+            if (const auto* c = graph.ConstantOf(step.inputs[at])) key += "|" + graph::DataKey(*c);
           }
           if (const auto it = shared.find(key); it != shared.end()) {
             step.prepacked.push_back(it->second);
@@ -198,22 +209,23 @@ void Initializer::PlanWeights() {
         for (ValueId input : step.inputs)
           if (const auto* c = graph.ConstantOf(input)) block.sources.push_back(c);
         block.step = &step;
+        block.node = reader;
         block.index = static_cast<int>(i);
         step.prepacked.push_back(static_cast<int>(s.blocks_.size()));
         s.blocks_.push_back(block);
       }
     }
     for (size_t i = 0; i < step.inputs.size(); ++i) {
-      if (step.inputs[i] == kNone || replaced.count(static_cast<int>(i))) continue;
-      if (const auto* c = graph.ConstantOf(step.inputs[i]))
-        read[key_of(*c)] = {graph.value(step.inputs[i]).name, static_cast<int64_t>(c->size_bytes)};
+      const auto* c = graph.ConstantOf(step.inputs[i]);
+      // What was computed on the way lies in memory of its own, packed or not.
+      if (c && (!replaced.count(static_cast<int>(i)) || c->file.empty()))
+        keep(graph.value(step.inputs[i]).name, *c, reader);
     }
     for (ValueId v : graph.node(step.node).captures)
-      if (const auto* c = graph.ConstantOf(v))
-        read[key_of(*c)] = {graph.value(v).name, static_cast<int64_t>(c->size_bytes)};
+      if (const auto* c = graph.ConstantOf(v)) keep(graph.value(v).name, *c, reader);
   });
   s.prepacked_bytes_ = offset;
-  for (const auto& [key, what] : read) s.weights_.push_back({memory::Tag::kWeights, what.first, what.second});
+  for (const auto& [key, consumer] : read) s.weights_.push_back(consumer);
 }
 
 void Initializer::PlanMemory() {

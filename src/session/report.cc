@@ -5,36 +5,19 @@
 #include <set>
 
 #include "core/error.h"
+#include "placement/layer_map.h"
+#include "session/plan_page.h"
 
 namespace ullage::session {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The layer that a node belongs to: the number behind "layers." or "h." in the names it stands for; -1
-/// without.
-int64_t LayerOf(const graph::Node& node) {
-  for (const auto& name : node.provenance) {
-    for (std::string_view stem : {"layers.", "/h.", "blk.", "layer."}) {
-      const auto at = name.find(stem);
-      if (at == std::string::npos) continue;
-      size_t i = at + stem.size();
-      int64_t n = 0;
-      bool any = false;
-      for (; i < name.size() && name[i] >= '0' && name[i] <= '9' && n < 1'000'000; ++i, any = true)
-        n = n * 10 + (name[i] - '0');
-      if (any) return n;
-    }
-  }
-  return -1;
-}
-
 std::string LayerRange(const graph::Graph& graph) {
+  const placement::LayerMap map(graph);
   std::set<int64_t> layers;
-  for (graph::NodeId id : graph.Order()) {
-    const int64_t layer = LayerOf(graph.node(id));
-    if (layer >= 0) layers.insert(layer);
-  }
+  for (graph::NodeId id : graph.Order())
+    if (map.layer(id) >= 0) layers.insert(map.layer(id));
   std::string text;
   for (auto it = layers.begin(); it != layers.end();) {
     const int64_t first = *it;
@@ -53,6 +36,12 @@ Json Consumers(const Session& session) {
   return list;
 }
 
+Json Tags(const memory::TagBytes& bytes) {
+  Json tags;
+  for (memory::Tag tag : memory::kAllTags) tags[std::string(memory::TagName(tag))] = bytes[tag];
+  return tags;
+}
+
 Json Shortfall(const Session& session, const std::vector<Remedy>& remedies) {
   Json list = Json::array();
   const DevicePlan& d = session.device_plan();
@@ -61,7 +50,10 @@ Json Shortfall(const Session& session, const std::vector<Remedy>& remedies) {
     for (const auto& remedy : remedies)
       r.push_back({{"change", remedy.change}, {"planned_bytes", remedy.planned_bytes}});
     list.push_back({{"device", d.name},
+                    {"limit_bytes", *d.limit_bytes},
+                    {"planned_bytes", d.tags.Sum()},
                     {"missing_bytes", d.tags.Sum() - *d.limit_bytes},
+                    {"tags", Tags(d.tags)},
                     {"largest", Consumers(session)},
                     {"remedies", r}});
   }
@@ -75,25 +67,29 @@ std::string JsonEscape(std::string_view text) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
-std::string PlanJson(const Session& session, const std::vector<Remedy>& remedies,
-                     const PlanReportOptions& options) {
+namespace {
+
+Json PlanObject(const Session& session, const std::vector<Remedy>& remedies,
+                const PlanReportOptions& options) {
   const DevicePlan& d = session.device_plan();
   const bool fits = !d.limit_bytes || d.tags.Sum() <= *d.limit_bytes;
   Json out;
   out["model"] = session.spec().model_name;
   out["fits"] = fits;
+  if (options.context > 0) {
+    out["context"] = options.context;
+    out["batch_chunk"] = options.chunk;
+  }
   out["profiles"] = Json::array();
   for (const auto& p : session.profile_plans()) {
     Json bounds = Json::object();
     for (const auto& [name, dims] : p.bounds) bounds[name] = dims;
     out["profiles"].push_back({{"name", p.name}, {"bounds", bounds}});
   }
-  Json tags;
-  for (memory::Tag tag : memory::kAllTags) tags[std::string(memory::TagName(tag))] = d.tags[tag];
   Json device = {{"name", d.name}, {"provider", d.provider}};
   device["limit_bytes"] = d.limit_bytes ? Json(*d.limit_bytes) : Json(nullptr);
   device["planned_bytes"] = d.tags.Sum();
-  device["tags"] = tags;
+  device["tags"] = Tags(d.tags);
   device["lower_bound_bytes"] = d.lower_bound_bytes;
   device["nodes"] = d.nodes;
   device["layers"] = LayerRange(session.graph());
@@ -106,22 +102,85 @@ std::string PlanJson(const Session& session, const std::vector<Remedy>& remedies
   out["copies"] = Json::array();
   if (options.nodes) {
     out["placement"] = Json::array();
+    const placement::LayerMap map(session.graph());
     for (graph::NodeId id : session.graph().Order()) {
       const auto& node = session.graph().node(id);
-      const int64_t layer = LayerOf(node);
+      const int64_t layer = map.layer(id);
       Json n = {{"node", node.name}, {"op", node.OpName()}, {"device", "cpu"}, {"reason", "default"}};
       n["layer"] = layer >= 0 ? Json(layer) : Json(nullptr);
       out["placement"].push_back(n);
     }
   }
   out["shortfall"] = Shortfall(session, remedies);
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return out;
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// What a session holds from beginning to end, and what its profiles do with the rest.
+Json DeviceOverTime(const Session& session) {
+  Json device = {
+      {"name", session.device_plan().name}, {"resident", Json::array()}, {"profiles", Json::array()}};
+  const graph::Graph& graph = session.graph();
+  const placement::LayerMap map(graph);
+  for (const auto& c : session.resident()) {
+    const int64_t layer = c.node == graph::kNone ? -1 : map.layer(c.node);
+    device["resident"].push_back({{"tag", memory::TagName(c.tag)},
+                                  {"name", c.name},
+                                  {"bytes", c.bytes},
+                                  {"layer", layer >= 0 ? Json(layer) : Json(nullptr)}});
+  }
+  for (const auto& p : session.profile_plans()) {
+    Json profile = {{"name", p.name}, {"arena_bytes", p.plan->arena_bytes}};
+    Json steps = Json::array(), buffers = Json::array();
+    for (const Step& step : session.program().steps()) {
+      const auto& node = graph.node(step.node);
+      steps.push_back({node.name, node.OpName(), map.layer(step.node)});
+    }
+    for (const auto& b : p.plan->items)
+      if (b.bytes > 0) buffers.push_back({b.name, b.tag, b.offset, b.bytes, b.first, b.last});
+    profile["steps"] = std::move(steps);
+    profile["buffers"] = std::move(buffers);
+    device["profiles"].push_back(std::move(profile));
+  }
+  return device;
+}
+
+}  // namespace
+
+std::string PlanJson(const Session& session, const std::vector<Remedy>& remedies,
+                     const PlanReportOptions& options) {
+  return Dump(PlanObject(session, remedies, options));
+}
+
+std::string PlanHtml(const Session& session, const std::vector<Remedy>& remedies,
+                     const std::vector<Remedy>& changes, const PlanReportOptions& options) {
+  const DevicePlan& d = session.device_plan();
+  Json data = {{"plan", PlanObject(session, remedies, options)}, {"changes", Json::array()}};
+  for (const auto* list : {&remedies, &changes})
+    for (const auto& r : *list)
+      data["changes"].push_back(
+          {{"change", r.change},
+           {"planned_bytes", r.planned_bytes},
+           {"fits", d.limit_bytes ? Json(r.planned_bytes <= *d.limit_bytes) : Json(nullptr)}});
+  data["devices"] = Json::array({DeviceOverTime(session)});
+  std::string text(PlanPageHead());
+  for (const char c : Dump(data))  // so that no name can end the script
+    if (c == '<')
+      text += "\\u003c";
+    else
+      text += c;
+  return text.append(PlanPageTail());
 }
 
 std::string PlanText(const Session& session, const std::vector<Remedy>& remedies,
                      const PlanReportOptions& options) {
   const DevicePlan& d = session.device_plan();
   std::string text = "model    " + session.spec().model_name + "\n";
+  if (options.context > 0)
+    text += StrCat("context  ", options.context, " tokens, prompts in chunks of ", options.chunk, "\n");
   for (const auto& p : session.profile_plans()) {
     text += "profile  " + p.name + ":";
     for (const auto& [name, dims] : p.bounds) {
@@ -172,7 +231,7 @@ std::string MemoryJson(const Session& session) {
   m["planned_bytes"] = d.tags.Sum();
   m["peak_bytes"] = session.peak_bytes();
   m["allocations_during_run"] = session.allocations_during_run();
-  return Json::array({m}).dump();
+  return Dump(Json::array({m}));
 }
 
 void ThrowDoesNotFit(const Session& session, const std::vector<Remedy>& remedies) {
@@ -184,7 +243,7 @@ void ThrowDoesNotFit(const Session& session, const std::vector<Remedy>& remedies
   for (const auto& r : remedies)
     message += StrCat("; ", r.change, " would take ", FormatSize(r.planned_bytes));
   Json details = {{"shortfall", Shortfall(session, remedies)}};
-  throw Error(Code::kDoesNotFit, message, details.dump(-1, ' ', false, Json::error_handler_t::replace));
+  throw Error(Code::kDoesNotFit, message, Dump(details));
 }
 
 }  // namespace ullage::session

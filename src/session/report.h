@@ -15,7 +15,9 @@ struct Remedy {
 };
 
 struct PlanReportOptions {
-  bool nodes = false;  ///< add the list of nodes
+  bool nodes = false;   ///< add the list of nodes
+  int64_t context = 0;  ///< > 0: of a language model, with the chunk
+  int64_t chunk = 0;
 };
 
 /// The object that `ullage plan --json` prints.
@@ -24,6 +26,10 @@ std::string PlanJson(const Session& session, const std::vector<Remedy>& remedies
 /// The same for people.
 std::string PlanText(const Session& session, const std::vector<Remedy>& remedies,
                      const PlanReportOptions& options);
+/// The same as one HTML document that loads nothing: memory over time, tags, layers, and what to change.
+/// `changes` are plans with other bounds, whether they fit or not.
+std::string PlanHtml(const Session& session, const std::vector<Remedy>& remedies,
+                     const std::vector<Remedy>& changes, const PlanReportOptions& options);
 /// The array that `run` prints under "memory".
 std::string MemoryJson(const Session& session);
 

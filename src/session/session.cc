@@ -40,17 +40,25 @@ std::vector<ProfilePlan> Session::profile_plans() const {
   return out;
 }
 
-std::vector<Consumer> Session::largest_consumers(size_t count) const {
+std::vector<Consumer> Session::resident() const {
   std::vector<Consumer> all = weights_;
   for (const auto& b : blocks_)
-    all.push_back({memory::Tag::kPrepacked, b.name, static_cast<int64_t>(b.bytes)});
-  for (const auto& state : states_)
-    all.push_back({memory::Tag::kKv, state.spec.input, state.bytes * (state.shared ? 1 : 2)});
+    all.push_back({memory::Tag::kPrepacked, b.name, static_cast<int64_t>(b.bytes), b.node});
+  for (const auto& state : states_) {
+    const auto* writer = graph().ProducerOf(state.output);
+    all.push_back({memory::Tag::kKv, state.spec.input, state.bytes * (state.shared ? 1 : 2),
+                   writer ? writer->id : graph::kNone});
+  }
+  for (const auto& e : spec_.extra) all.push_back({e.tag, e.name, e.bytes});
+  return all;
+}
+
+std::vector<Consumer> Session::largest_consumers(size_t count) const {
+  std::vector<Consumer> all = resident();
   for (const auto& p : profiles_)
     for (const auto& item : p.plan->items)
       all.push_back({item.tag == "workspace" ? memory::Tag::kWorkspace : memory::Tag::kActivations,
                      item.name + " (" + p.name + ")", item.bytes});
-  for (const auto& e : spec_.extra) all.push_back({e.tag, e.name, e.bytes});
   std::stable_sort(all.begin(), all.end(),
                    [](const Consumer& a, const Consumer& b) { return a.bytes > b.bytes; });
   if (all.size() > count) all.resize(count);

@@ -67,6 +67,9 @@ struct SessionSpec {
   bool plan_only = false;
   /// Gather node_stats() although the options name no file for them.
   bool collect_node_stats = false;
+  /// The graph is that of another session, whose passes ran with bounds that include these: it is taken as it
+  /// is, its caches' types, too. Its outputs are then called so.
+  std::vector<std::string> optimized_outputs;
 };
 
 /// What a limit is compared with.
@@ -85,6 +88,7 @@ struct Consumer {
   memory::Tag tag;
   std::string name;
   int64_t bytes = 0;
+  graph::NodeId node = graph::kNone;  ///< that reads or makes it; kNone: no single one of the graph's
 };
 
 struct ProfilePlan {
@@ -139,6 +143,8 @@ class Session {
   const DevicePlan& device_plan() const { return device_; }
   std::vector<ProfilePlan> profile_plans() const;
   std::vector<Consumer> largest_consumers(size_t count) const;
+  /// What the session holds from beginning to end: weights, caches, the caller's memory.
+  std::vector<Consumer> resident() const;
   const std::vector<transforms::PassTiming>& pass_timings() const { return passes_; }
   const Program& program() const { return *program_; }
   /// What was proved of every value of the graph, in that profile.
@@ -229,6 +235,7 @@ class Session {
     std::vector<const graph::Constant*> sources;
     Step* step = nullptr;
     int index = 0;
+    graph::NodeId node = graph::kNone;  ///< kNone: in a sub-graph
   };
 
   SessionSpec spec_;
@@ -269,7 +276,10 @@ class Session {
 ProfileSpec ExactProfile(std::string name, std::vector<Shape> shapes);
 
 /// Computes one node whose inputs are all constants, with the CPU's kernels; an empty list when it cannot.
+/// Without `may_read` no input is read: the results are constants without contents, of the types and shapes
+/// that computing would give.
 std::vector<graph::ConstantPtr> EvaluateNode(const graph::Node& node, const graph::Graph& graph,
-                                             std::span<const graph::ConstantPtr> inputs);
+                                             std::span<const graph::ConstantPtr> inputs,
+                                             bool may_read = true);
 
 }  // namespace ullage::session

@@ -462,8 +462,10 @@ TEST(Session, OnlyTheTakenBranchRuns) {
 
 /// Rows of a table and the product with its transpose, as models with tied embeddings have them. `rows`: the
 /// table is stored [V, D]; else [D, V].
-std::shared_ptr<Graph> Tied(bool rows, const graph::ConstantPtr& table) {
+std::shared_ptr<Graph> Tied(bool rows, const graph::ConstantPtr& values) {
   auto g = NewGraph();
+  const auto table = std::make_shared<graph::Constant>(*values);
+  table->file = "model";  // not computed: memory of its own would be counted
   const bool blocks = !table->block_type.empty();
   const int64_t v = table->shape[rows ? 0 : 1], d = table->shape[rows ? 1 : 0];
   const ValueId ids = g->AddInput("ids", DType::kInt64, graph::DeclaredShape{{-1, "s"}});

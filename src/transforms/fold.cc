@@ -65,7 +65,9 @@ class Folder {
     std::vector<graph::ConstantPtr> inputs;
     for (ValueId v : node.inputs) {
       inputs.push_back(lens_.constant(v));
-      if (v != kNone && (!inputs.back() || !inputs.back()->available())) return false;
+      if (v == kNone) continue;
+      if (!inputs.back()) return false;
+      if (!inputs.back()->available() && !context_.options().evaluate_absent) return false;
     }
     const ops::OpInfo* op = ops::FindOp(node.domain, node.op, node.opset);
     if (!op || op->stateful || (spare_ && PreparesWeight(graph_, node))) return false;

@@ -29,6 +29,8 @@ struct PassOptions {
   /// Empty: as the graph declares them.
   std::function<std::vector<ops::ValueFacts>(const graph::Graph&, ops::SymbolTable&)> input_facts;
   Evaluator evaluate;
+  /// The evaluator answers for constants without contents, too.
+  bool evaluate_absent = false;
   /// Constants larger than this are not folded into being.
   size_t max_folded_bytes = 64 << 20;
 };

@@ -9,6 +9,7 @@
 #include "apps/cli/common.h"
 #include "apps/cli/graph_session.h"
 #include "core/error.h"
+#include "llm/fit.h"
 #include "memory/allocator.h"
 
 namespace ullage::cli {
@@ -113,7 +114,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
   const double load_start = Now();
   std::unique_ptr<llm::Decoder> decoder;
   try {
-    decoder = CreateDecoder(source, d);
+    decoder = llm::CreateFitting(source, d);
   } catch (const Error& error) {
     if (error.code() != Code::kUnsupported) throw;
     return BenchGraph(source, options, args);

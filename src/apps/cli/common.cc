@@ -56,7 +56,7 @@ ModelOptions ReadModelOptions(const Args& args) {
   m.json = args.Has("--json");
   for (const auto& pair : args.Values("--option")) m.options.SetPair(pair);
   m.threads = static_cast<int>(args.Int("--threads", 0, 1));
-  m.context = args.Int("--context", 0, 1);
+  m.context = args.Value("--context") == "auto" ? llm::kLargestContext : args.Int("--context", 0, 1);
   m.chunk = args.Int("--batch-chunk", 0, 1);
   m.variant = args.Value("--variant").value_or("");
   if (const auto kv = args.Value("--kv-type")) m.options.Set("session.kv_type", *kv);
@@ -84,57 +84,6 @@ llm::DecoderOptions DecoderOptionsOf(const ModelOptions& m) {
   d.chunk = m.chunk;
   d.cpu_limit = m.cpu_limit;
   return d;
-}
-
-std::vector<session::Remedy> FindRemedies(const llm::ModelSource& source, llm::DecoderOptions options) {
-  std::vector<session::Remedy> found;
-  options.plan_only = true;
-  const auto limit = options.cpu_limit;
-  if (!limit) return found;
-  const auto try_plan = [&](const llm::DecoderOptions& o, const std::string& change) {
-    try {
-      const auto decoder = llm::Decoder::Create(source, o);
-      const int64_t planned = decoder->session().device_plan().tags.Sum();
-      if (planned > *limit) return false;
-      found.push_back({change, planned});
-      return true;
-    } catch (const Error&) {
-      return false;
-    }
-  };
-  const auto base = llm::Decoder::Create(source, options);
-  for (int64_t chunk = base->chunk() / 2; chunk >= 16; chunk /= 2) {
-    llm::DecoderOptions o = options;
-    o.chunk = chunk;
-    if (try_plan(o, StrCat("--batch-chunk ", chunk))) break;
-  }
-  for (int64_t context = base->context() / 2; context >= 64; context /= 2) {
-    llm::DecoderOptions o = options;
-    o.context = context;
-    if (try_plan(o, StrCat("--context ", context))) break;
-  }
-  if (found.empty()) {
-    for (int64_t context = base->context() / 2; context >= 64; context /= 2) {
-      llm::DecoderOptions o = options;
-      o.context = context;
-      o.chunk = std::min<int64_t>(64, context);
-      if (try_plan(o, StrCat("--context ", context, " --batch-chunk ", o.chunk))) break;
-    }
-  }
-  return found;
-}
-
-std::unique_ptr<llm::Decoder> CreateDecoder(const llm::ModelSource& source,
-                                            const llm::DecoderOptions& options) {
-  try {
-    return llm::Decoder::Create(source, options);
-  } catch (const Error& error) {
-    if (error.code() != Code::kDoesNotFit || !options.cpu_limit) throw;
-  }
-  llm::DecoderOptions plan = options;
-  plan.plan_only = true;
-  const auto remedies = FindRemedies(source, plan);
-  session::ThrowDoesNotFit(llm::Decoder::Create(source, plan)->session(), remedies);
 }
 
 int PrintError(const Error& error, bool json) {

@@ -26,19 +26,13 @@ struct ModelOptions {
   OptionBag options;
   int threads = 0;
   std::optional<int64_t> cpu_limit;
-  int64_t context = 0;  ///< 0: default
+  int64_t context = 0;  ///< 0: default; llm::kLargestContext: "auto"
   int64_t chunk = 0;
   std::string variant;
   bool json = false;
 };
 ModelOptions ReadModelOptions(const Args& args);
 llm::DecoderOptions DecoderOptionsOf(const ModelOptions& options);
-
-/// Creates the decoder; when it does not fit, the error carries remedies that were planned themselves.
-std::unique_ptr<llm::Decoder> CreateDecoder(const llm::ModelSource& source,
-                                            const llm::DecoderOptions& options);
-/// Changes that would make the model fit, each planned and found to fit.
-std::vector<session::Remedy> FindRemedies(const llm::ModelSource& source, llm::DecoderOptions options);
 
 /// {"error":{…}} on stdout with --json, a line on stderr otherwise. Returns the exit status.
 int PrintError(const Error& error, bool json);

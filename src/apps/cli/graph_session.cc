@@ -47,9 +47,18 @@ std::unique_ptr<session::Session> PlanGraph(const llm::ModelSource& source, cons
   return session::Session::Create(std::move(spec));
 }
 
-std::vector<onnx::HostValue> RunGraph(const std::shared_ptr<graph::Graph>& graph, const std::string& name,
-                                      const ModelOptions& options, std::vector<onnx::HostValue>& inputs,
-                                      const GraphRequest& request, memory::NodeStatsTable* stats) {
+namespace {
+
+/// A session for values, and its inputs.
+struct Prepared {
+  std::vector<InputValue> values;
+  std::vector<TensorView> views;  ///< of the values
+  std::unique_ptr<session::Session> session;
+};
+
+Prepared Prepare(const std::shared_ptr<graph::Graph>& graph, const std::string& name,
+                 const ModelOptions& options, std::vector<onnx::HostValue>& inputs,
+                 const GraphRequest& request, bool plan_only, bool stats) {
   const auto limits =
       shapes::CollectLimits(request.shapes, options.options.Str("session.max_shape_override"));
   shapes::CheckLimits(*graph, limits);
@@ -58,8 +67,9 @@ std::vector<onnx::HostValue> RunGraph(const std::shared_ptr<graph::Graph>& graph
     if (v == graph::kNone) Throw(Code::kUsage, "--fetch: the graph has no value ", wanted);
     if (!graph->IsOutput(v)) graph->outputs.push_back(v);
   }
-  std::vector<InputValue> values;
-  std::vector<TensorView> views;
+  Prepared prepared;
+  std::vector<InputValue>& values = prepared.values;
+  std::vector<TensorView>& views = prepared.views;
   std::vector<ops::ValueFacts> actual;
   for (size_t i = 0; i < graph->inputs.size(); ++i) {
     const graph::Value& value = graph->value(graph->inputs[i]);
@@ -96,13 +106,34 @@ std::vector<onnx::HostValue> RunGraph(const std::shared_ptr<graph::Graph>& graph
   spec.options = options.options;
   spec.threads = options.threads;
   spec.cpu_limit = options.cpu_limit;
-  spec.collect_node_stats = stats != nullptr;
+  spec.plan_only = plan_only;
+  spec.collect_node_stats = stats;
   spec.profiles.push_back({"run", [limits, actual](const graph::Graph& g, ops::SymbolTable& table) {
                              return shapes::BoundedInputFacts(g, limits, actual,
                                                               KeepLabels(g, limits, actual), table);
                            }});
-  const auto session = session::Session::Create(std::move(spec));
-  const session::Execution run = session->Run(0, views, &g_interrupted);
+  prepared.session = session::Session::Create(std::move(spec));
+  return prepared;
+}
+
+}  // namespace
+
+void RequireFit(const std::shared_ptr<graph::Graph>& graph, const std::string& name,
+                const ModelOptions& options, std::vector<onnx::HostValue>& inputs,
+                const GraphRequest& request) {
+  const Prepared prepared = Prepare(graph, name, options, inputs, request, true, false);
+  const auto& plan = prepared.session->device_plan();
+  if (plan.limit_bytes && plan.tags.Sum() > *plan.limit_bytes)
+    session::ThrowDoesNotFit(*prepared.session, {});
+}
+
+std::vector<onnx::HostValue> RunGraph(const std::shared_ptr<graph::Graph>& graph, const std::string& name,
+                                      const ModelOptions& options, std::vector<onnx::HostValue>& inputs,
+                                      const GraphRequest& request, std::string* memory_json,
+                                      memory::NodeStatsTable* stats) {
+  const Prepared prepared = Prepare(graph, name, options, inputs, request, false, stats != nullptr);
+  const auto& session = prepared.session;
+  const session::Execution run = session->Run(0, prepared.views, &g_interrupted);
   if (stats)
     for (const auto& [key, row] : session->node_stats()) (*stats)[key].RaiseTo(row);
   std::vector<onnx::HostValue> outputs;
@@ -113,6 +144,7 @@ std::vector<onnx::HostValue> RunGraph(const std::shared_ptr<graph::Graph>& graph
     if (kind == graph::TypeKind::kOptionalSequence && declared == graph::TypeKind::kSequence) kind = declared;
     outputs.push_back(ToHostValue(session->output_names()[o], kind, run.output(o)));
   }
+  *memory_json = session::MemoryJson(*session);
   return outputs;
 }
 

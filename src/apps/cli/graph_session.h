@@ -23,10 +23,17 @@ struct GraphRequest {
   std::vector<std::string> fetch;  ///< more values to return behind the outputs
 };
 
-/// Runs the graph once on the values (one per input, by name). `stats`, when given, gathers the nodes' memory
-/// statistics.
+/// Runs the graph once on the values (one per input, by name). `memory_json` becomes the array that is
+/// printed under "memory"; `stats`, when given, gathers the nodes' memory statistics.
 std::vector<onnx::HostValue> RunGraph(const std::shared_ptr<graph::Graph>& graph, const std::string& name,
                                       const ModelOptions& options, std::vector<onnx::HostValue>& inputs,
-                                      const GraphRequest& request, memory::NodeStatsTable* stats = nullptr);
+                                      const GraphRequest& request, std::string* memory_json,
+                                      memory::NodeStatsTable* stats = nullptr);
+
+/// Throws kDoesNotFit, with the account, where that run would not fit the limit. The graph may have been read
+/// without its weights.
+void RequireFit(const std::shared_ptr<graph::Graph>& graph, const std::string& name,
+                const ModelOptions& options, std::vector<onnx::HostValue>& inputs,
+                const GraphRequest& request);
 
 }  // namespace ullage::cli

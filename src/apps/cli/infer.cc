@@ -15,13 +15,23 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-void InferOnce(const std::string& model, const std::string& inputs_dir, const std::string& outputs_dir,
-               const ModelOptions& options, const GraphRequest& request, memory::NodeStatsTable* stats) {
+/// Returns what `run` prints under "memory".
+std::string InferOnce(const std::string& model, const std::string& inputs_dir, const std::string& outputs_dir,
+                      const ModelOptions& options, const GraphRequest& request,
+                      memory::NodeStatsTable* stats) {
   const llm::ModelSource source = llm::FindModel(model, options.variant, false);
-  const auto graph = llm::LoadGraph(source, false, options.context, std::nullopt);
+  // With a limit it is planned first, so that nothing large is there when it does not fit.
+  const bool plan_first = options.cpu_limit.has_value();
+  auto graph = llm::LoadGraph(source, plan_first, options.context, std::nullopt);
   auto inputs = onnx::ReadInputsFolder(inputs_dir, *graph);
-  const auto outputs = RunGraph(graph, source.name, options, inputs.values, request, stats);
+  if (plan_first) {
+    RequireFit(graph, source.name, options, inputs.values, request);
+    graph = llm::LoadGraph(source, false, options.context, std::nullopt);
+  }
+  std::string memory;
+  const auto outputs = RunGraph(graph, source.name, options, inputs.values, request, &memory, stats);
   onnx::WriteOutputsFolder(outputs_dir, inputs.form, outputs);
+  return memory;
 }
 
 std::string OneLine(std::string text) {
@@ -92,9 +102,9 @@ int InferCommand(const std::vector<std::string>& arguments) {
   }
   const auto inputs = args.Value("--inputs"), outputs = args.Value("--outputs");
   if (!inputs || !outputs) throw Error(Code::kUsage, "infer needs --inputs DIR and --outputs DIR");
-  InferOnce(args.Model(), *inputs, *outputs, options, request, stats);
+  const std::string memory = InferOnce(args.Model(), *inputs, *outputs, options, request, stats);
   save();
-  if (options.json) std::cout << Line({{"status", "ok"}}) << "\n";
+  if (options.json) std::cout << Line({{"status", "ok"}, {"memory", Json::parse(memory)}}) << "\n";
   return 0;
 }
 

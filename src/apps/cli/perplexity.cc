@@ -7,6 +7,7 @@
 
 #include "apps/cli/common.h"
 #include "core/error.h"
+#include "llm/fit.h"
 #include "onnx/tensor_io.h"
 #include "providers/cpu/dense/sampling.h"
 
@@ -95,7 +96,7 @@ int PerplexityCommand(const std::vector<std::string>& arguments) {
   llm::DecoderOptions d = DecoderOptionsOf(options);
   d.all_logits = true;
   if (d.chunk == 0) d.chunk = 64;  // logits of a whole chunk are kept
-  const auto decoder = CreateDecoder(source, d);
+  const auto decoder = llm::CreateFitting(source, d);
   ListenForInterrupt();
   const int64_t v = decoder->vocabulary();
   std::vector<float> rows(static_cast<size_t>(decoder->chunk() * v));

@@ -1,30 +1,31 @@
 /// ullage plan: where everything goes, before anything is loaded.
+#include <fstream>
 #include <iostream>
 
 #include "apps/cli/common.h"
 #include "apps/cli/graph_session.h"
 #include "core/error.h"
+#include "llm/fit.h"
 
 namespace ullage::cli {
 
 int PlanCommand(const std::vector<std::string>& arguments) {
   const Args args(arguments, ModelFlags({"--shape", "--html"}), ModelSwitches({"--nodes"}));
   const ModelOptions options = ReadModelOptions(args);
-  if (args.Has("--html")) throw Error(Code::kUnsupported, "--html is not built");
   const llm::ModelSource source = llm::FindModel(args.Model(), options.variant, true);
-  const session::PlanReportOptions report{args.Has("--nodes")};
+  session::PlanReportOptions report;
+  report.nodes = args.Has("--nodes");
   std::unique_ptr<llm::Decoder> decoder;
   std::unique_ptr<session::Session> plain;
   std::vector<session::Remedy> remedies;
   const session::Session* planned = nullptr;
   if (!args.Has("--shape")) {
     llm::DecoderOptions d = DecoderOptionsOf(options);
-    d.plan_only = true;
     try {
-      decoder = llm::Decoder::Create(source, d);
+      decoder = llm::PlanFitting(source, d, &remedies);
       planned = &decoder->session();
-      const auto& plan = planned->device_plan();
-      if (plan.limit_bytes && plan.tags.Sum() > *plan.limit_bytes) remedies = FindRemedies(source, d);
+      report.context = decoder->context();
+      report.chunk = decoder->chunk();
     } catch (const Error& error) {
       // Not a decoder: planned as a plain graph, if its sizes are bounded.
       if (error.code() != Code::kUnsupported) throw;
@@ -33,6 +34,13 @@ int PlanCommand(const std::vector<std::string>& arguments) {
   if (!planned) {
     plain = PlanGraph(source, options, args.Values("--shape"));
     planned = plain.get();
+  }
+  if (const auto file = args.Value("--html")) {
+    const auto changes = decoder ? llm::OtherBounds(*decoder) : std::vector<session::Remedy>();
+    std::ofstream out(*file, std::ios::binary);
+    out << session::PlanHtml(*planned, remedies, changes, report);
+    out.close();
+    if (!out) Throw(Code::kRuntime, "cannot write ", *file);
   }
   std::cout << (options.json ? session::PlanJson(*planned, remedies, report) + "\n"
                              : session::PlanText(*planned, remedies, report));

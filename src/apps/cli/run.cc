@@ -10,6 +10,7 @@
 #include "apps/cli/chat.h"
 #include "apps/cli/common.h"
 #include "core/error.h"
+#include "llm/fit.h"
 #include "llm/generator.h"
 
 namespace ullage::cli {
@@ -54,7 +55,7 @@ int RunCommand(const std::vector<std::string>& arguments) {
   const auto load_start = SecondsSinceStart();
   // The decoder loads while the tokenizer does, and while the prompt is read.
   auto loading =
-      std::async(std::launch::async, [&] { return CreateDecoder(source, DecoderOptionsOf(options)); });
+      std::async(std::launch::async, [&] { return llm::CreateFitting(source, DecoderOptionsOf(options)); });
   const bool by_ids = args.Has("--prompt-ids");
   std::shared_ptr<const llm::Tokenizer> tokenizer;
   try {
