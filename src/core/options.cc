@@ -36,16 +36,25 @@ constexpr OptionSpec kOptions[] = {
     {"session.collect_node_memory_stats_to_file", OptionType::kString, "",
      "CSV file that receives each node's memory statistics when the session ends; relative to the model's "
      "folder. Runs then allocate."},
+    {"session.devices", OptionType::kString, "",
+     "Devices that take part, in order of preference, comma separated; the host is always last. Empty: every "
+     "real device."},
     {"session.disabled_passes", OptionType::kString, "",
      "Level-1 passes to leave out, comma separated; \"all\" for every optional one."},
     {"session.intra_op_num_threads", OptionType::kInt, "0", "Threads of a session; 0: physical cores."},
     {"session.kv_type", OptionType::kString, "",
      "How key/value caches are stored: float32, float16, bfloat16, int8 (a scale per 32 elements) or "
      "int8_head (a scale per head and token); empty: as the model says, float16 for GGUF."},
+    {"session.layer_assignment_settings", OptionType::kString, "",
+     "Where nodes go, by their layer_ann annotation: DEVICE(PREFIX, =TEXT, ...); DEVICE(...). The earliest "
+     "matching prefix wins."},
     {"session.lock_execution_buffers", OptionType::kBool, "1",
      "Lock pre-allocated execution buffers in memory where the system permits it."},
     {"session.max_shape_override", OptionType::kString, "",
      "Upper bounds of graph inputs: name:[d0,d1];name2:[...], kept by every run."},
+    {"session.name_based_layer_assignment", OptionType::kString, "",
+     "Where nodes go, by their names: DEVICE(PART, layers.[0-15]/, ...); DEVICE(...). The longest match "
+     "wins."},
     {"session.pre_allocate_execution_buffers", OptionType::kBool, "0",
      "Reserve all execution buffers when the session is made; a Run then allocates nothing, and one Run at a "
      "time is "
@@ -53,6 +62,22 @@ constexpr OptionSpec kOptions[] = {
     {"session.prepacked_cache", OptionType::kString, "",
      "Folder in which packed weights are kept, so that the next session over the same model maps them; "
      "empty: none."},
+    {"session.resource_cuda_partitioning_settings", OptionType::kString, "",
+     "Budget of the CUDA device: LIMIT_KB,STATS_FILE; either may be empty (free memory; no statistics)."},
+    {"session.resource_partitioning_settings", OptionType::kString, "",
+     "Budgets of devices: DEVICE:SIZE[,STATS_FILE]; ...; \"auto\" as the size: what is free."},
+    {"session.resource_percent", OptionType::kInt, "100",
+     "Of a device's free memory, less the reserve, how much a budget that is taken from it may be."},
+    {"session.resource_reserve", OptionType::kSize, "256MiB",
+     "Free memory that a budget taken from it leaves alone."},
+    {"session.strict", OptionType::kBool, "0",
+     "Everything that would be worked around silently is an error: rules without effect, nodes that do not "
+     "go "
+     "where they were sent, unknown workspaces, more workspace than was reserved."},
+    {"session.strict_layer_assignment", OptionType::kBool, "0",
+     "Rules that match nothing, that others shadow, or that cut numbers of names are errors."},
+    {"session.strict_workspace_verification", OptionType::kBool, "0",
+     "A kernel that declares more workspace than was reserved for its node is an error."},
     {"session.use_huge_pages", OptionType::kBool, "1",
      "Ask for huge pages behind prepacked weights and buffers."},
 };

@@ -20,4 +20,9 @@ std::string_view DeviceTypeName(DeviceType type) {
   return "unknown";
 }
 
+kernels::NodeEstimate Provider::Estimate(const DeviceInfo&, const kernels::KernelDef& def,
+                                         const kernels::KernelInfo& info) const {
+  return kernels::EstimateWorkspace(def, info);
+}
+
 }  // namespace ullage::providers

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/registry.h"
+#include "kernels/estimate.h"
 #include "memory/allocator.h"
 
 namespace ullage::providers {
@@ -27,16 +27,32 @@ struct DeviceInfo {
   int64_t free_bytes = 0;
 };
 
-/// Immutable after construction, thread-safe.
+/// What the host knows about is behind this interface, the CPU included. Immutable after construction,
+/// thread-safe.
 class Provider {
  public:
   virtual ~Provider() = default;
   virtual std::string_view name() const = 0;
+  /// In the order of their ordinals; free memory as it is now.
   virtual std::vector<DeviceInfo> devices() const = 0;
+  /// The kernels for all of them.
   virtual const kernels::Registry& registry() const = 0;
+  /// Level 1 for a node that `def` would run on a device. Needs no device work.
+  virtual kernels::NodeEstimate Estimate(const DeviceInfo& device, const kernels::KernelDef& def,
+                                         const kernels::KernelInfo& info) const;
+  /// Takes part only when it is named (simulated devices).
+  virtual bool only_when_named() const { return false; }
 };
 
 /// The host. One instance for the process.
 const Provider& CpuProvider();
+/// Every provider there is; the host last.
+std::vector<const Provider*> AllProviders();
+
+/// A device and who drives it.
+struct Device {
+  const Provider* provider = nullptr;
+  DeviceInfo info;
+};
 
 }  // namespace ullage::providers

@@ -65,10 +65,8 @@ class Cpu final : public Provider {
     d.provider = "cpu";
     d.description = "host";
     struct sysinfo info = {};
-    if (sysinfo(&info) == 0) {
-      d.capacity_bytes = static_cast<int64_t>(info.totalram) * info.mem_unit;
-      d.free_bytes = static_cast<int64_t>(info.freeram + info.bufferram) * info.mem_unit;
-    }
+    if (sysinfo(&info) == 0) d.capacity_bytes = static_cast<int64_t>(info.totalram) * info.mem_unit;
+    d.free_bytes = memory::AvailableHostBytes();
     return {d};
   }
   const kernels::Registry& registry() const override { return registry_; }
@@ -82,6 +80,10 @@ class Cpu final : public Provider {
 const Provider& CpuProvider() {
   static const Cpu cpu;
   return cpu;
+}
+
+std::vector<const Provider*> AllProviders() {
+  return {&CpuProvider()};
 }
 
 }  // namespace ullage::providers

@@ -1,0 +1,359 @@
+#include "placement/place.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "kernels/lookup.h"
+#include "ops/catalogue.h"
+#include "placement/stats.h"
+
+namespace ullage::placement {
+
+using graph::Graph;
+using graph::kNone;
+using graph::Node;
+using graph::NodeId;
+using graph::ValueId;
+
+RuleSet ReadRules(const OptionBag& options) {
+  const std::string annotations = options.Str(OptionOf(RuleMode::kAnnotation));
+  const std::string names = options.Str(OptionOf(RuleMode::kName));
+  if (!annotations.empty() && !names.empty())
+    Throw(Code::kUsage, "options ", OptionOf(RuleMode::kAnnotation), " and ", OptionOf(RuleMode::kName),
+          " exclude each other; both are set");
+  return annotations.empty() ? ParseRules(RuleMode::kName, names)
+                             : ParseRules(RuleMode::kAnnotation, annotations);
+}
+
+std::vector<providers::Device> ReadDevices(const OptionBag& options,
+                                           const std::vector<const providers::Provider*>& providers) {
+  std::vector<providers::Device> all, chosen;
+  for (const auto* provider : providers)
+    for (auto& info : provider->devices()) all.push_back({provider, std::move(info)});
+  const std::string named = options.Str("session.devices");
+  const auto is_host = [](const providers::Device& d) { return d.provider->name() == "cpu"; };
+  const auto take = [&](const providers::Device& d) {
+    for (const auto& c : chosen)
+      if (c.info.name == d.info.name) return;
+    chosen.push_back(d);
+  };
+  for (size_t at = 0; at < named.size();) {
+    const size_t comma = std::min(named.find(',', at), named.size());
+    const Designator designator = ParseDesignator(std::string_view(named).substr(at, comma - at));
+    at = comma + 1;
+    std::vector<providers::DeviceInfo> infos;
+    for (const auto& d : all) infos.push_back(d.info);
+    const size_t first = RequireDevice(designator, infos);
+    if (designator.kind == Designator::Kind::kCpu) continue;
+    if (designator.ordinal || !designator.vendor.empty()) {
+      take(all[first]);
+      continue;
+    }
+    for (size_t i = 0; i < all.size(); ++i)
+      if (!is_host(all[i]) && Matches(designator, infos[i])) take(all[i]);
+  }
+  if (named.empty())
+    for (const auto& d : all)
+      if (!is_host(d) && !d.provider->only_when_named()) take(d);
+  for (const auto& d : all)
+    if (is_host(d)) take(d);
+  if (chosen.empty()) throw Error(Code::kUnsupported, "there is no device");
+  return chosen;
+}
+
+namespace {
+
+/// Facts and kernel information of one node; the spans of `info` refer to this object.
+struct NodeFacts {
+  std::vector<ops::ValueFacts> in, out;
+  kernels::KernelInfo info;
+
+  NodeFacts(const NodeRef& ref, const shapes::GraphFacts& facts, int threads, const OptionBag* options)
+      : info{*ref, *ref.graph, {}, {}, threads, options} {
+    for (ValueId v : ref->inputs) in.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
+    for (ValueId v : ref->outputs) out.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
+    info.inputs = in;
+    info.outputs = out;
+  }
+  NodeFacts(const NodeFacts&) = delete;
+  NodeFacts& operator=(const NodeFacts&) = delete;
+};
+
+Fallback::Kind KindOf(kernels::Refusal::Kind kind) {
+  switch (kind) {
+    case kernels::Refusal::Kind::kType:
+      return Fallback::Kind::kType;
+    case kernels::Refusal::Kind::kShape:
+      return Fallback::Kind::kShape;
+    case kernels::Refusal::Kind::kOperator:
+    case kernels::Refusal::Kind::kOpset:
+      break;
+  }
+  return Fallback::Kind::kNoKernel;
+}
+
+/// The host decides which sub-graph runs; nothing is computed by the node itself.
+bool IsControl(const Node& node) {
+  return (node.domain.empty() && (node.op == "If" || node.op == "Loop" || node.op == "Scan")) ||
+         node.Is(graph::kUllageDomain, "Select");
+}
+
+/// The result is an input under another shape.
+bool IsView(const Node& node) {
+  const auto* op = ops::FindOp(node.domain, node.op, node.opset);
+  return op && op->view_of >= 0 && !node.has_output(1);
+}
+
+}  // namespace
+
+class Placer {
+ public:
+  explicit Placer(const PlaceRequest& request)
+      : request_(request), placed_(std::make_unique<PlacedGraph>()), host_(request.devices.size() - 1) {
+    if (request.devices.empty()) throw Error(Code::kRuntime, "placement needs a device");
+    static const OptionBag defaults;
+    options_ = request.options ? request.options : &defaults;
+    strict_ = options_->Bool("session.strict");
+  }
+
+  std::unique_ptr<PlacedGraph> Run() {
+    PlacedGraph& p = *placed_;
+    p.graph_ = request_.graph;
+    Collect(*request_.graph, *request_.facts);
+    Devices();
+    Rules();
+    for (size_t d = 0; d <= host_; ++d) Turn(d, d == host_);
+    // What is left was refused by everybody who was offered it; devices that came earlier, or that no rule
+    // named, may still take it.
+    for (size_t d = 0; d < host_ && Left(); ++d) Turn(d, false);
+    RequireAll();
+    Finish();
+    return std::move(placed_);
+  }
+
+ private:
+  void Collect(const Graph& graph, const shapes::GraphFacts& facts) {
+    facts_[&graph] = &facts;
+    placed_->log_read_[&graph] = graph.log.size();
+    for (NodeId id : graph.Order()) {
+      for (const auto& [key, body] : SubgraphsOf(graph.node(id))) {
+        const auto it = facts.bodies.find({id, key});
+        if (it == facts.bodies.end()) continue;  // a branch that is never taken
+        placed_->owners_[body] = {&graph, id};
+        Collect(*body, *it->second);
+      }
+      placed_->nodes_.push_back({&graph, id});
+    }
+  }
+
+  void Devices() {
+    std::vector<providers::DeviceInfo> infos;
+    for (const auto& d : request_.devices) infos.push_back(d.info);
+    const auto budgets =
+        ResolveBudgets(ParseCudaSetting(options_->Str("session.resource_cuda_partitioning_settings")),
+                       ParseBudgetSettings(options_->Str("session.resource_partitioning_settings")), infos,
+                       options_->Size("session.resource_reserve"), options_->Int("session.resource_percent"));
+    const auto facts = [this](const Graph& g) -> const shapes::GraphFacts* {
+      const auto it = facts_.find(&g);
+      return it == facts_.end() ? nullptr : it->second;
+    };
+    for (size_t i = 0; i < infos.size(); ++i) {
+      PlacedDevice d;
+      d.device = request_.devices[i];
+      d.budget = budgets[i];
+      ResourceAccountant::ProfileOf profile;
+      if (!d.budget.stats_file.empty())
+        profile = LoadProfile(StatsPath(d.budget.stats_file, request_.model_folder));
+      accountants_.emplace_back(d.budget.limit_bytes, facts, std::move(profile));
+      placed_->devices_.push_back(std::move(d));
+    }
+    counts_ = options_->Bool("session.strict_workspace_verification") || strict_ ||
+              std::any_of(budgets.begin(), budgets.end(), [](const auto& b) { return b.limit_bytes; });
+  }
+
+  void Rules() {
+    RuleSet rules = ReadRules(*options_);
+    std::vector<providers::DeviceInfo> infos;
+    for (const auto& d : request_.devices) infos.push_back(d.info);
+    std::vector<std::optional<size_t>> devices;
+    for (const Rule& rule : rules.rules) devices.push_back(RequireDevice(rule.device, infos));
+    placed_->rules_ = rules;
+    index_ = std::make_unique<LayeringIndex>(std::move(rules), std::move(devices));
+    if (placed_->rules_.empty() && placed_->rules_.warnings.empty()) return;
+    index_->Build(*request_.graph);
+    placed_->coverage_ = CoverageOf(*index_, *request_.graph);
+    const bool strict = strict_ || options_->Bool("session.strict_layer_assignment");
+    for (const RuleProblem& problem : ProblemsOf(*index_, *request_.graph, placed_->coverage_)) {
+      if (strict) throw Error(Code::kUsage, problem.message);
+      placed_->warnings_.push_back(problem.message);
+    }
+    for (const NodeRef& ref : placed_->nodes_) placed_->unmatched_ += !index_->RuleOf(*ref.graph, ref.node);
+  }
+
+  /// Offers device d what nobody has. `last`: it is not asked whether it has the bytes.
+  void Turn(size_t d, bool last) {
+    ResourceAccountant& accountant = accountants_[d];
+    accountant.BeginPass();
+    std::vector<NodeRef> released;
+    for (const NodeRef& ref : placed_->nodes_) {
+      if (placed_->placed_.count(ref)) continue;
+      const auto rule = index_->RuleOf(*ref.graph, ref.node);
+      const auto wanted = index_->DeviceOf(*ref.graph, ref.node);
+      if (IsControl(*ref)) {
+        if (last) Put(ref, d, Reason::kDefault, {});
+        continue;
+      }
+      if (wanted && *wanted != d) continue;
+      if (IsView(*ref)) {
+        const bool here = wanted || last || SourceIsOn(ref, d);
+        if (here) Put(ref, d, wanted ? Reason::kRule : ReasonOf(ref), rule);
+        continue;
+      }
+      if (!Offer(ref, d, last, wanted.has_value(), rule) && wanted) released.push_back(ref);
+    }
+    for (const NodeRef& ref : released) index_->Release(*ref.graph, {ref.node});
+    placed_->devices_[d].consumed_bytes = accountant.consumed_bytes();
+  }
+
+  bool Offer(const NodeRef& ref, size_t d, bool last, bool by_rule, std::optional<size_t> rule) {
+    ResourceAccountant& accountant = accountants_[d];
+    PlacedDevice& device = placed_->devices_[d];
+    const bool alone = host_ == 0;
+    // The program names all nodes that its only device cannot run at once.
+    if (alone && !counts_) {
+      Put(ref, d, by_rule ? Reason::kRule : Reason::kDefault, rule);
+      return true;
+    }
+    const NodeFacts facts(ref, *facts_.at(ref.graph), request_.threads, options_);
+    kernels::Refusal refusal;
+    const kernels::KernelDef* def =
+        kernels::FindKernel(device.device.provider->registry(), facts.info, &refusal);
+    if (!def) {
+      if (alone) {
+        Put(ref, d, by_rule ? Reason::kRule : Reason::kDefault, rule);
+        return true;
+      }
+      Refuse(ref, d, KindOf(refusal.kind), by_rule, refusal.text);
+      return false;
+    }
+    if (counts_) {
+      const auto estimate = device.device.provider->Estimate(device.device.info, *def, facts.info);
+      const NodeCost cost = accountant.ComputeNodeCostForBudget(ref, estimate);
+      if (!last && (accountant.stopped() || !accountant.Fits(cost))) {
+        accountant.SetStopAssignment();
+        Refuse(
+            ref, d, Fallback::Kind::kBudget, by_rule,
+            StrCat("needs ", FormatSize(cost.total()), ", ", device.device.info.name, " has ",
+                   FormatSize(std::max<int64_t>(0, *accountant.limit_bytes() - accountant.consumed_bytes())),
+                   " left of ", FormatSize(*accountant.limit_bytes())));
+        return false;
+      }
+      accountant.Commit(ref, cost);
+      placed_->ledger_.Reserve(ref, d, cost);
+      using Status = kernels::WorkspaceEstimate::Status;
+      device.exact += estimate.status == Status::kExact;
+      device.bound += estimate.status == Status::kBound;
+      device.heuristic += estimate.status == Status::kUnavailable;
+      if (strict_ && device.budget.limit_bytes && cost.source == CostSource::kFallback)
+        Throw(Code::kUnsupported, "strict mode: nothing tells the workspace of node ", ref->name, " (",
+              ref->OpName(), ") on ", device.device.info.name);
+    }
+    Put(ref, d, by_rule ? Reason::kRule : ReasonOf(ref), rule);
+    return true;
+  }
+
+  void Put(const NodeRef& ref, size_t d, Reason reason, std::optional<size_t> rule) {
+    placed_->placed_[ref] = {d, reason, rule, LayerOf(ref)};
+    ++placed_->devices_[d].nodes;
+  }
+
+  void Refuse(const NodeRef& ref, size_t d, Fallback::Kind kind, bool by_rule, std::string text) {
+    refused_[ref] = kind == Fallback::Kind::kBudget ? Reason::kBudget : Reason::kNoKernel;
+    if (!asked_.insert({ref, d}).second) return;
+    placed_->fallbacks_.push_back({ref, d, kind, by_rule, std::move(text)});
+  }
+
+  Reason ReasonOf(const NodeRef& ref) const {
+    if (const auto it = refused_.find(ref); it != refused_.end()) return it->second;
+    return host_ == 0 ? Reason::kDefault : Reason::kAutomatic;
+  }
+
+  bool SourceIsOn(const NodeRef& ref, size_t d) const {
+    const auto* op = ops::FindOp(ref->domain, ref->op, ref->opset);
+    const ValueId v = ref->input(static_cast<size_t>(op->view_of));
+    const Node* producer = v == kNone ? nullptr : ref.graph->ProducerOf(v);
+    if (!producer) return false;
+    const auto it = placed_->placed_.find({ref.graph, producer->id});
+    return it != placed_->placed_.end() && it->second.device == d;
+  }
+
+  int64_t LayerOf(const NodeRef& ref) {
+    auto& map = layers_[ref.graph];
+    if (!map) map = std::make_unique<LayerMap>(*ref.graph);
+    return map->layer(ref.node);
+  }
+
+  bool Left() const { return placed_->placed_.size() < placed_->nodes_.size(); }
+
+  void RequireAll() const {
+    std::set<std::string> missing;
+    for (const NodeRef& ref : placed_->nodes_) {
+      if (placed_->placed_.count(ref)) continue;
+      std::string why;
+      for (const Fallback& f : placed_->fallbacks_)
+        if (f.node == ref)
+          why += StrCat(why.empty() ? "" : ", ", placed_->devices_[f.from].device.info.name, ": ", f.text);
+      missing.insert(StrCat(why, " (node ", ref->name, ")"));
+    }
+    if (missing.empty()) return;
+    std::string all;
+    for (const auto& m : missing) {
+      if (all.size() > 600) {
+        all += "; and more";
+        break;
+      }
+      all += (all.empty() ? "" : "; ") + m;
+    }
+    throw Error(Code::kUnsupported, all);
+  }
+
+  void Finish() {
+    std::map<std::pair<size_t, Fallback::Kind>, std::vector<const Fallback*>> groups;
+    for (const Fallback& f : placed_->fallbacks_) groups[{f.from, f.kind}].push_back(&f);
+    for (const auto& [key, list] : groups) {
+      const Fallback& first = *list.front();
+      // To divide the nodes that no rule names is what a budget is for.
+      const bool degrades =
+          key.second != Fallback::Kind::kBudget ||
+          std::any_of(list.begin(), list.end(), [](const Fallback* f) { return f->by_rule; });
+      const std::string text =
+          StrCat(list.size(), list.size() == 1 ? " node" : " nodes", " did not go to ",
+                 placed_->devices_[key.first].device.info.name, " (", FallbackName(key.second),
+                 "): ", first.text, " (node ", first.node->name, list.size() == 1 ? ")" : ", and others)");
+      if (strict_ && degrades)
+        throw Error(key.second == Fallback::Kind::kBudget ? Code::kDoesNotFit : Code::kUnsupported,
+                    "strict mode: " + text);
+      if (degrades) placed_->warnings_.push_back(text);
+    }
+  }
+
+  const PlaceRequest& request_;
+  const OptionBag* options_ = nullptr;
+  std::unique_ptr<PlacedGraph> placed_;
+  size_t host_;
+  bool strict_ = false;
+  bool counts_ = false;  // costs are needed: for a budget, or to be verified later
+  std::map<const Graph*, const shapes::GraphFacts*> facts_;
+  std::map<const Graph*, std::unique_ptr<LayerMap>> layers_;
+  std::vector<ResourceAccountant> accountants_;
+  std::unique_ptr<LayeringIndex> index_;
+  std::map<NodeRef, Reason> refused_;
+  std::set<std::pair<NodeRef, size_t>> asked_;
+};
+
+std::unique_ptr<PlacedGraph> Place(const PlaceRequest& request) {
+  return Placer(request).Run();
+}
+
+}  // namespace ullage::placement

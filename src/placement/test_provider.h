@@ -1,0 +1,111 @@
+/// A provider for tests: devices without memory, kernels that compute nothing but can say what they need.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "placement/place.h"
+#include "placement/test_graph.h"
+
+namespace ullage::placement::test {
+
+/// Wants "workspace" bytes as the node's attribute says (-1: cannot say) and "prepack" bytes.
+class TestKernel final : public kernels::Kernel {
+ public:
+  explicit TestKernel(const kernels::KernelInfo& info)
+      : workspace_(info.node.Int("workspace", 0)), prepack_(info.node.Int("prepack", 0)) {}
+  std::vector<kernels::PrepackRequirement> PlanPrepack() const override {
+    if (prepack_ == 0) return {};
+    return {{static_cast<size_t>(prepack_), 64, {}, ""}};
+  }
+  void DeclareWorkspaceRequirements(const kernels::WorkspaceShapes&,
+                                    std::vector<memory::WorkspaceRequirement>& slots) const override {
+    memory::WorkspaceRequirement slot;
+    slot.alignment = 1;
+    slot.size_bytes = static_cast<size_t>(std::max<int64_t>(workspace_, 0));
+    if (workspace_ < 0) slot.status = memory::WorkspaceStatus::kUnknown;
+    slots.push_back(slot);
+  }
+  void Compute(kernels::KernelContext&) const override {}
+
+ private:
+  int64_t workspace_, prepack_;
+};
+
+class TestProvider final : public providers::Provider {
+ public:
+  /// `ops`: what it has kernels for, of float32; `devices`: how many.
+  TestProvider(std::string name, DeviceType type, int devices, const std::vector<std::string>& ops)
+      : name_(std::move(name)), type_(type), count_(devices) {
+    names_.reserve(ops.size());
+    for (const auto& op : ops) {
+      kernels::KernelDef def;
+      def.op = names_.emplace_back(op);
+      def.types = {kernels::kFloat32};
+      def.create = [](const kernels::KernelInfo& info) -> std::unique_ptr<kernels::Kernel> {
+        return std::make_unique<TestKernel>(info);
+      };
+      def.refuse = [](const kernels::KernelInfo& info) -> std::optional<std::string> {
+        if (info.node.Int("odd", 0)) return "an odd shape";
+        return std::nullopt;
+      };
+      registry_.Add(std::move(def));
+    }
+  }
+  std::string_view name() const override { return name_; }
+  std::vector<DeviceInfo> devices() const override {
+    std::vector<DeviceInfo> all;
+    for (int i = 0; i < count_; ++i) {
+      all.push_back(Device(name_, type_, i));
+      all.back().free_bytes = free_bytes;
+    }
+    return all;
+  }
+  const kernels::Registry& registry() const override { return registry_; }
+
+  int64_t free_bytes = 0;
+
+ private:
+  std::string name_;
+  DeviceType type_;
+  int count_;
+  std::vector<std::string> names_;
+  kernels::Registry registry_;
+};
+
+/// Everything that Place() needs, kept alive.
+struct Placing {
+  std::vector<std::unique_ptr<TestProvider>> providers;
+  OptionBag options;
+  std::unique_ptr<ops::SymbolTable> table = std::make_unique<ops::SymbolTable>();
+  shapes::GraphFacts facts;
+  std::string model_folder;
+
+  TestProvider& Add(std::string name, DeviceType type, int devices, std::vector<std::string> ops) {
+    providers.push_back(std::make_unique<TestProvider>(std::move(name), type, devices, ops));
+    return *providers.back();
+  }
+  /// The host, and a GPU provider of that many devices that lacks kernels for Softmax.
+  static Placing GpuAndHost(int gpus = 1) {
+    Placing p;
+    if (gpus > 0) p.Add("gpux", DeviceType::kGpu, gpus, {"Relu", "Add", "MatMul", "Mul"});
+    p.Add("cpu", DeviceType::kCpu, 1, {"Relu", "Add", "MatMul", "Mul", "Softmax"});
+    return p;
+  }
+  std::unique_ptr<PlacedGraph> Place(const Graph& g) {
+    facts = shapes::Propagate(g, shapes::DeclaredInputFacts(g, *table), {}, *table);
+    PlaceRequest request;
+    request.graph = &g;
+    request.facts = &facts;
+    std::vector<const providers::Provider*> all;
+    for (const auto& p : providers) all.push_back(p.get());
+    request.devices = ReadDevices(options, all);
+    request.options = &options;
+    request.model_folder = model_folder;
+    return placement::Place(request);
+  }
+};
+
+}  // namespace ullage::placement::test
