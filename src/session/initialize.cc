@@ -11,6 +11,7 @@
 #include "graph/absent.h"
 #include "providers/provider.h"
 #include "session/kv_storage.h"
+#include "session/placing.h"
 #include "session/prepacked_cache.h"
 #include "session/report.h"
 #include "session/session.h"
@@ -29,6 +30,7 @@ struct Initializer {
   void Optimize();
   void StoreCaches();
   void BoundShapes();
+  void Place();
   void CreateProgram();
   void BindStates();
   void PlanWeights();
@@ -58,7 +60,8 @@ std::unique_ptr<Session> Session::Create(SessionSpec spec) {
   init.Optimize();       // level-1 passes
   init.StoreCaches();    // their type
   init.BoundShapes();    // every value gets a bounded shape, per profile
-  init.CreateProgram();  // kernels
+  init.Place();          // a device for every node: rules, budgets
+  init.CreateProgram();  // kernels, checked against what was reserved
   init.BindStates();     // caches: shared or copied
   init.PlanWeights();    // what is prepacked, what stays mapped
   init.PlanMemory();     // offsets for activations and workspaces, judged
@@ -128,9 +131,15 @@ void Initializer::BoundShapes() {
   s.facts_ = UnionFacts(all);
 }
 
+void Initializer::Place() {
+  s.placed_ = PlaceGraph(s.spec_, s.facts_, s.threads_);
+  const auto budget = s.placed_->devices().back().budget.limit_bytes;
+  if (budget && (!s.spec_.cpu_limit || *budget < *s.spec_.cpu_limit)) s.spec_.cpu_limit = budget;
+}
+
 void Initializer::CreateProgram() {
-  s.program_ = Program::Build(*s.spec_.graph, s.facts_, providers::CpuProvider().registry(), s.threads_,
-                              &s.spec_.options);
+  s.program_ = Program::Build(*s.spec_.graph, s.facts_, *s.placed_, s.threads_, &s.spec_.options);
+  VerifyWorkspaces(*s.program_, s.facts_, s.threads_, s.spec_.options, s.placed_.get());
 }
 
 void Initializer::BindStates() {
@@ -256,7 +265,7 @@ void Initializer::PlanMemory() {
   for (const auto& e : s.spec_.extra) tags.Add(e.tag, e.bytes);
   s.device_.lower_bound_bytes += tags.Sum() - s.arena_bytes_;
   s.device_.limit_bytes = s.spec_.cpu_limit;
-  s.device_.nodes = static_cast<int64_t>(graph.LiveNodes());
+  s.device_.nodes = static_cast<int64_t>(s.placed_->nodes().size());
   s.device_.exact = s.device_.nodes;
 }
 

@@ -99,7 +99,7 @@ shapes::GraphFacts UnionFacts(const std::vector<const shapes::GraphFacts*>& all)
 }
 
 std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes::GraphFacts& facts,
-                                        const kernels::Registry& registry, int threads,
+                                        const placement::PlacedGraph& placed, int threads,
                                         const OptionBag* options) {
   auto program = std::make_unique<Program>();
   program->graph_ = &graph;
@@ -140,7 +140,7 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
       for (ValueId v : node.outputs) out.push_back(fact(v));
       const kernels::KernelInfo info{node, graph, in, out, threads, options};
       std::string reason;
-      step.def = registry.Find(info, &reason);
+      step.def = placed.registry({&graph, id}).Find(info, &reason);
       if (!step.def) {
         missing.insert(StrCat(reason, " (node ", node.name, ")"));
         continue;
@@ -154,7 +154,7 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
         if (!body) continue;
         const auto it = facts.bodies.find({id, key});
         if (it == facts.bodies.end()) continue;  // a branch that is known not to be taken
-        step.bodies.emplace_back(key, Build(**body, *it->second, registry, threads, options));
+        step.bodies.emplace_back(key, Build(**body, *it->second, placed, threads, options));
         DescribeRounds(node, *step.bodies.back().second, *it->second, &step);
       }
     }

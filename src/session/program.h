@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "kernels/registry.h"
 #include "ops/catalogue.h"
+#include "placement/place.h"
 #include "shapes/propagate.h"
 
 namespace ullage::session {
@@ -55,19 +56,13 @@ struct Step {
   std::vector<int> prepacked;
 };
 
-/// Why a node did not go where it was asked to.
-struct Fallback {
-  std::string node;
-  std::string reason;
-};
-
 /// The steps of one graph (sub-graphs have their own Program). Immutable once built; holds on to the graph.
 class Program {
  public:
-  /// Chooses a kernel for every node and creates it. `facts` are the union over the profiles. Throws
+  /// Chooses a kernel for every node, of the provider that it was placed with, and creates it. `facts` are the union over the profiles. Throws
   /// kUnsupported with every operator that no kernel can run. `outer` steps are counted in messages only.
   static std::unique_ptr<Program> Build(const graph::Graph& graph, const shapes::GraphFacts& facts,
-                                        const kernels::Registry& registry, int threads,
+                                        const placement::PlacedGraph& placed, int threads,
                                         const OptionBag* options = nullptr);
 
   const graph::Graph& graph() const { return *graph_; }

@@ -2,32 +2,16 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "core/error.h"
 #include "placement/layer_map.h"
+#include "session/placing.h"
 #include "session/plan_page.h"
 
 namespace ullage::session {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string LayerRange(const graph::Graph& graph) {
-  const placement::LayerMap map(graph);
-  std::set<int64_t> layers;
-  for (graph::NodeId id : graph.Order())
-    if (map.layer(id) >= 0) layers.insert(map.layer(id));
-  std::string text;
-  for (auto it = layers.begin(); it != layers.end();) {
-    const int64_t first = *it;
-    int64_t last = first;
-    while (++it != layers.end() && *it == last + 1) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(first);
-    if (last > first) text += "-" + std::to_string(last);
-  }
-  return text;
-}
 
 Json Consumers(const Session& session) {
   Json list = Json::array();
@@ -92,25 +76,12 @@ Json PlanObject(const Session& session, const std::vector<Remedy>& remedies,
   device["tags"] = Tags(d.tags);
   device["lower_bound_bytes"] = d.lower_bound_bytes;
   device["nodes"] = d.nodes;
-  device["layers"] = LayerRange(session.graph());
+  device["layers"] = session.placed().LayerRange(session.placed().devices().size() - 1);
   device["estimates"] = {{"exact", d.exact}, {"bound", d.bound}, {"heuristic", d.heuristic}};
   device["streaming"] = nullptr;
   out["devices"] = Json::array({device});
   out["candidates"] = Json::array();
-  out["rules"] = Json::array();
-  out["unmatched_nodes"] = 0;
-  out["copies"] = Json::array();
-  if (options.nodes) {
-    out["placement"] = Json::array();
-    const placement::LayerMap map(session.graph());
-    for (graph::NodeId id : session.graph().Order()) {
-      const auto& node = session.graph().node(id);
-      const int64_t layer = map.layer(id);
-      Json n = {{"node", node.name}, {"op", node.OpName()}, {"device", "cpu"}, {"reason", "default"}};
-      n["layer"] = layer >= 0 ? Json(layer) : Json(nullptr);
-      out["placement"].push_back(n);
-    }
-  }
+  AddPlacement(session.placed(), session.facts(), options.nodes, &out);
   out["shortfall"] = Shortfall(session, remedies);
   return out;
 }
@@ -191,7 +162,7 @@ std::string PlanText(const Session& session, const std::vector<Remedy>& remedies
     text += "\n";
   }
   text += "\ndevice   " + d.name + ", " + std::to_string(d.nodes) + " nodes";
-  const std::string layers = LayerRange(session.graph());
+  const std::string layers = session.placed().LayerRange(session.placed().devices().size() - 1);
   if (!layers.empty()) text += ", layers " + layers;
   text += "\n";
   for (memory::Tag tag : memory::kAllTags) {
@@ -214,13 +185,7 @@ std::string PlanText(const Session& session, const std::vector<Remedy>& remedies
     for (const auto& r : remedies)
       text += "would fit: " + r.change + " (" + FormatSize(r.planned_bytes) + ")\n";
   }
-  if (options.nodes) {
-    text += "\n";
-    for (graph::NodeId id : session.graph().Order()) {
-      const auto& node = session.graph().node(id);
-      text += "  cpu  " + node.OpName() + "  " + node.name + "\n";
-    }
-  }
+  text += PlacementText(session.placed(), options.nodes);
   return text;
 }
 

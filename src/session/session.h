@@ -17,6 +17,7 @@
 #include "memory/arena.h"
 #include "memory/node_stats.h"
 #include "memory/tags.h"
+#include "placement/place.h"
 #include "session/frame_pool.h"
 #include "shapes/input_bounds.h"
 #include "transforms/pass.h"
@@ -63,6 +64,8 @@ struct SessionSpec {
   /// Graph output that is wanted for the last position only; empty: none.
   std::string last_token_output;
   std::optional<int64_t> cpu_limit;
+  /// Who may run nodes; empty: every provider there is. The session must not outlive them.
+  std::vector<const providers::Provider*> providers;
   /// Stop after planning: no weight is read, nothing is reserved.
   bool plan_only = false;
   /// Gather node_stats() although the options name no file for them.
@@ -149,6 +152,9 @@ class Session {
   const Program& program() const { return *program_; }
   /// What was proved of every value of the graph, in that profile.
   const shapes::GraphFacts& facts(size_t profile) const { return profiles_[profile].facts; }
+  const placement::PlacedGraph& placed() const { return *placed_; }
+  /// Union over the profiles.
+  const shapes::GraphFacts& facts() const { return facts_; }
   int threads() const { return threads_; }
   /// Caches that are appended in place, and those that need a copy of themselves.
   int64_t shared_states() const;
@@ -245,6 +251,7 @@ class Session {
   std::vector<transforms::PassTiming> passes_;
   std::vector<Profile> profiles_;
   shapes::GraphFacts facts_;
+  std::unique_ptr<placement::PlacedGraph> placed_;
   std::unique_ptr<Program> program_;
   std::vector<State> states_;
   std::vector<Block> blocks_;

@@ -72,6 +72,7 @@ int BenchGraph(const llm::ModelSource& source, const ModelOptions& options, cons
   }
   session::SessionSpec spec;
   spec.model_name = source.name;
+  spec.model_folder = source.folder;
   spec.graph = graph;
   spec.options = options.options;
   spec.threads = options.threads;

@@ -1,5 +1,6 @@
 #include "apps/cli/common.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -9,7 +10,7 @@
 #include <sstream>
 
 #include "core/error.h"
-#include "providers/provider.h"
+#include "placement/place.h"
 
 namespace ullage::cli {
 
@@ -18,13 +19,31 @@ using Json = nlohmann::ordered_json;
 namespace {
 const auto kStart = std::chrono::steady_clock::now();
 
-/// Refuses device names other than the host's.
-void CheckDevice(std::string_view name) {
-  const std::string_view base = name.substr(0, name.find(':'));
-  if (base == "cpu" && (base.size() == name.size() || name == "cpu:0")) return;
-  std::string known;
-  for (const auto& d : providers::CpuProvider().devices()) known += (known.empty() ? "" : ", ") + d.name;
-  Throw(Code::kUnsupported, "there is no device ", name, "; this machine has ", known);
+/// Rules and limits, checked before a model is read. Limits of devices other than the host become budgets of
+/// the session.
+void ReadPlacement(const Args& args, ModelOptions* m) {
+  constexpr std::string_view kBudgets = "session.resource_partitioning_settings";
+  const auto devices = placement::ReadDevices(m->options, providers::AllProviders());
+  std::vector<providers::DeviceInfo> infos;
+  for (const auto& d : devices) infos.push_back(d.info);
+  for (const auto& rule : placement::ReadRules(m->options).rules)
+    placement::RequireDevice(rule.device, infos);
+  m->cpu_limit = placement::ResolveBudgets(
+                     std::nullopt, placement::ParseBudgetSettings(m->options.Str(kBudgets)), infos,
+                     m->options.Size("session.resource_reserve"), m->options.Int("session.resource_percent"))
+                     .back()
+                     .limit_bytes;
+  for (const auto& limit : args.Values("--limit")) {
+    const auto eq = limit.find('=');
+    if (eq == std::string::npos) Throw(Code::kUsage, "--limit: expected DEVICE=SIZE, found \"", limit, "\"");
+    const std::string name = limit.substr(0, eq);
+    const size_t device = placement::RequireDevice(placement::ParseDesignator(name), infos);
+    const int64_t bytes = ParseSize(std::string_view(limit).substr(eq + 1));
+    if (device + 1 == infos.size())
+      m->cpu_limit = std::min(bytes, m->cpu_limit.value_or(bytes));
+    else
+      m->options.Set(kBudgets, StrCat(m->options.Str(kBudgets), ";", name, ":", bytes));
+  }
 }
 }  // namespace
 
@@ -60,19 +79,12 @@ ModelOptions ReadModelOptions(const Args& args) {
   m.chunk = args.Int("--batch-chunk", 0, 1);
   m.variant = args.Value("--variant").value_or("");
   if (const auto kv = args.Value("--kv-type")) m.options.Set("session.kv_type", *kv);
-  if (const auto devices = args.Value("--device")) {
-    std::stringstream list(*devices);
-    for (std::string name; std::getline(list, name, ',');) CheckDevice(name);
-  }
-  for (const auto& limit : args.Values("--limit")) {
-    const auto eq = limit.find('=');
-    if (eq == std::string::npos) Throw(Code::kUsage, "--limit: expected DEVICE=SIZE, found \"", limit, "\"");
-    CheckDevice(limit.substr(0, eq));
-    m.cpu_limit = ParseSize(std::string_view(limit).substr(eq + 1));
-  }
-  for (const char* flag : {"--assign", "--annotations"})
-    if (args.Has(flag))
-      Throw(Code::kUnsupported, flag, ": placement on several devices is not built; all nodes run on cpu");
+  if (const auto devices = args.Value("--device")) m.options.Set("session.devices", *devices);
+  if (const auto rules = args.Value("--assign")) m.options.Set("session.name_based_layer_assignment", *rules);
+  if (const auto rules = args.Value("--annotations"))
+    m.options.Set("session.layer_assignment_settings", *rules);
+  if (args.Has("--strict")) m.options.Set("session.strict", "1");
+  ReadPlacement(args, &m);
   return m;
 }
 
@@ -84,6 +96,10 @@ llm::DecoderOptions DecoderOptionsOf(const ModelOptions& m) {
   d.chunk = m.chunk;
   d.cpu_limit = m.cpu_limit;
   return d;
+}
+
+void PrintWarnings(const session::Session& session) {
+  for (const auto& warning : session.placed().warnings()) std::cerr << "ullage: warning: " << warning << "\n";
 }
 
 int PrintError(const Error& error, bool json) {

@@ -34,6 +34,9 @@ struct ModelOptions {
 ModelOptions ReadModelOptions(const Args& args);
 llm::DecoderOptions DecoderOptionsOf(const ModelOptions& options);
 
+/// What placement has to say, on stderr.
+void PrintWarnings(const session::Session& session);
+
 /// {"error":{…}} on stdout with --json, a line on stderr otherwise. Returns the exit status.
 int PrintError(const Error& error, bool json);
 

@@ -36,6 +36,7 @@ std::unique_ptr<session::Session> PlanGraph(const llm::ModelSource& source, cons
   shapes::CheckLimits(*graph, limits);
   session::SessionSpec spec;
   spec.model_name = source.name;
+  spec.model_folder = source.folder;
   spec.graph = graph;
   spec.options = options.options;
   spec.threads = options.threads;
@@ -133,6 +134,7 @@ std::vector<onnx::HostValue> RunGraph(const std::shared_ptr<graph::Graph>& graph
                                       memory::NodeStatsTable* stats) {
   const Prepared prepared = Prepare(graph, name, options, inputs, request, false, stats != nullptr);
   const auto& session = prepared.session;
+  PrintWarnings(*session);
   const session::Execution run = session->Run(0, prepared.views, &g_interrupted);
   if (stats)
     for (const auto& [key, row] : session->node_stats()) (*stats)[key].RaiseTo(row);

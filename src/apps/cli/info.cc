@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/thread_team.h"
 #include "memory/minimalloc_csv.h"
-#include "providers/provider.h"
+#include "placement/place.h"
 
 namespace ullage::cli {
 
@@ -47,11 +47,14 @@ int OptionsCommand(const std::vector<std::string>& arguments) {
 int DevicesCommand(const std::vector<std::string>& arguments) {
   const Args args(arguments, {"--device"}, {"--json"});
   Json list = Json::array();
-  for (const auto& d : providers::CpuProvider().devices()) {
+  OptionBag options;
+  if (const auto named = args.Value("--device")) options.Set("session.devices", *named);
+  for (const auto& device : placement::ReadDevices(options, providers::AllProviders())) {
+    const auto& d = device.info;
     if (args.Has("--json"))
       list.push_back({{"name", d.name},
                       {"provider", d.provider},
-                      {"type", "cpu"},
+                      {"type", providers::DeviceTypeName(d.type)},
                       {"vendor", d.vendor},
                       {"capacity_bytes", d.capacity_bytes},
                       {"free_bytes", d.free_bytes},

@@ -6,6 +6,7 @@
 #include "apps/cli/common.h"
 #include "apps/cli/graph_session.h"
 #include "core/error.h"
+#include "session/placing.h"
 
 namespace ullage::cli {
 
@@ -96,7 +97,9 @@ int InspectCommand(const std::vector<std::string>& arguments) {
     plain = PlanGraph(source, options, args.Values("--shape"));
     s = plain.get();
   }
-  if (stage == "program")
+  if (stage == "placed")
+    std::cout << session::DumpPlacement(s->placed());
+  else if (stage == "program")
     DumpProgram(*s);
   else if (stage == "plan")
     DumpPlan(*s);

@@ -1,0 +1,39 @@
+/// Placement within the life of a session: from options to a placed graph, and what is verified later.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "placement/place.h"
+#include "session/program.h"
+
+namespace ullage::session {
+
+struct SessionSpec;
+
+/// Places the spec's graph by its options. `facts`: the union over the profiles. Throws what
+/// placement::Place throws, and kUnsupported when a node went to memory that the executor cannot reach.
+std::unique_ptr<placement::PlacedGraph> PlaceGraph(const SessionSpec& spec, const shapes::GraphFacts& facts,
+                                                   int threads);
+
+/// What every kernel declares, for the largest shapes within the facts; nothing where it cannot say.
+std::map<placement::NodeRef, std::optional<int64_t>> DeclaredWorkspaces(const Program& program,
+                                                                        const shapes::GraphFacts& facts,
+                                                                        int threads);
+
+/// Level 2: compares the declarations with what was reserved when nodes were placed. An excess is a warning
+/// and, with `session.strict_workspace_verification` or `session.strict`, throws kDoesNotFit naming the
+/// nodes. Does nothing where no costs were counted.
+void VerifyWorkspaces(const Program& program, const shapes::GraphFacts& facts, int threads,
+                      const OptionBag& options, placement::PlacedGraph* placed);
+
+/// "rules", "unmatched_nodes", "copies" and "warnings" of the plan's JSON, with `nodes` "placement", too.
+void AddPlacement(const placement::PlacedGraph& placed, const shapes::GraphFacts& facts, bool nodes,
+                  nlohmann::ordered_json* out);
+/// The same as text: a line per rule, per warning and, with `nodes`, per node.
+std::string PlacementText(const placement::PlacedGraph& placed, bool nodes);
+/// Stable text, one line per node: device, reason, operator, name (`inspect --stage=placed`).
+std::string DumpPlacement(const placement::PlacedGraph& placed);
+
+}  // namespace ullage::session
