@@ -61,6 +61,15 @@ def errors(c):
             (["run", m, "--prompt-ids", "1,99999999"], 3, "invalid_input", "99999999"),
             (["plan", m, "--device", "opencl"], 5, "unsupported", "opencl"),
             (["plan", m, "--option", "session.disabled_passes=nonsense"], 2, "usage", "nonsense"),
+            (["plan", m, "--assign", "gpu(layers.0/)"], 5, "unsupported", "there is no device gpu"),
+            (["plan", m, "--assign", "cpu(layers.0/) cpu(lm_head)"], 2, "usage", "position 15"),
+            (["plan", m, "--assign", "cpu(layers.[3-1])"], 2, "usage", "position 11"),
+            (["plan", m, "--annotations", "cpu(a, a)"], 2, "usage", "twice"),
+            (["plan", m, "--assign", "cpu(a)", "--annotations", "cpu(b)"], 2, "usage", "exclude each other"),
+            (["plan", m, "--assign", "cpu(layer.[0-1]/)", "--strict"], 2, "usage", "layers.0"),
+            (["plan", m, "--assign", "cpu(layers.[0-0]/, layers.0)", "--strict"], 2, "usage", "layers.0"),
+            (["plan", m, "--limit", "gpu=1GiB"], 5, "unsupported", "there is no device gpu"),
+            (["plan", m, "--option", "session.resource_cuda_partitioning_settings=1000"], 2, "usage", "two fields"),
     ]:
         got, o = c.json(*args)
         e = o.get("error", {})
@@ -96,6 +105,15 @@ def plans(c):
         c.check(f"{name}: lower bound", 0 < d["lower_bound_bytes"] <= d["planned_bytes"], d)
         c.check(f"{name}: placement lists every node", len(plan["placement"]) == d["nodes"], d)
         c.check(f"{name}: layers have numbers", any(n["layer"] == 0 for n in plan["placement"]), plan["placement"][:3])
+        c.check(f"{name}: the norm behind the last layer is no layer", d["layers"].split("-")[0] == "0"
+                and max(n["layer"] or 0 for n in plan["placement"]) == int(d["layers"].split("-")[-1]), d["layers"])
+        got, ruled = c.json("plan", m, "--context", "64", "--nodes", "--strict", "--assign", "cpu(layers.[0-0]/, lm_head)")
+        rules = ruled.get("rules", [])
+        here = [n for n in ruled.get("placement", []) if n["reason"] == "rule"]
+        c.check(f"{name}: rules are counted", got == 0 and len(rules) == 2 and all(r["nodes"] > 0 and r["bytes"] > 0 for r in rules)
+                and sum(r["nodes"] for r in rules) == len(here)
+                and ruled["unmatched_nodes"] == len(ruled["placement"]) - len(here)
+                and {n["layer"] for n in here} == {0, None}, (rules, ruled.get("error")))
         got, run = c.json("run", m, "--context", "64", "--prompt-ids", "1,2,3", "--max-tokens", "4", "--temperature", "0")
         mem = run.get("memory", [{}])[0]
         c.check(f"{name}: the run takes what was planned", got == 0 and mem["planned_bytes"] == mem["peak_bytes"] == d["planned_bytes"], (run, d["planned_bytes"]))
