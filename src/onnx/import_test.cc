@@ -88,7 +88,7 @@ TEST(Import, OddGraph) {
   EXPECT_EQ(Names(*g, g->outputs), "d,e,limit,x,mask");
   EXPECT_EQ(ValueNamed(*g, "seq").kind, TypeKind::kSequence);
   EXPECT_EQ(ValueNamed(*g, "seq").dtype, DType::kFloat);
-  EXPECT_EQ(ValueNamed(*g, "opt").kind, TypeKind::kOptional);
+  EXPECT_EQ(ValueNamed(*g, "opt").kind, TypeKind::kOptionalSequence);
   EXPECT_EQ(ValueNamed(*g, "map").kind, TypeKind::kMap);
   const auto& x = *ValueNamed(*g, "x").declared;
   ASSERT_EQ(x.size(), 3u);
