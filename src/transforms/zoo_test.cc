@@ -203,7 +203,8 @@ TEST(Zoo, NothingChangesWithAllPassesOff) {
   const std::string before = graph::Dump(*g);
   PassOptions options;
   options.disabled = {"all"};
-  EXPECT_TRUE(RunPipeline(*g, options).empty());
+  // What makes operators runnable has no switch, and finds nothing here.
+  for (const PassTiming& ran : RunPipeline(*g, options)) EXPECT_EQ(ran.name, "qlinear");
   EXPECT_EQ(graph::Dump(*g), before);
 }
 
