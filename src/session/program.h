@@ -59,8 +59,9 @@ struct Step {
 /// The steps of one graph (sub-graphs have their own Program). Immutable once built; holds on to the graph.
 class Program {
  public:
-  /// Chooses a kernel for every node, of the provider that it was placed with, and creates it. `facts` are the union over the profiles. Throws
-  /// kUnsupported with every operator that no kernel can run. `outer` steps are counted in messages only.
+  /// Chooses a kernel for every node, of the provider that it was placed with, and creates it. `facts` are
+  /// the union over the profiles. Throws kUnsupported with every operator that no kernel can run. `outer`
+  /// steps are counted in messages only.
   static std::unique_ptr<Program> Build(const graph::Graph& graph, const shapes::GraphFacts& facts,
                                         const placement::PlacedGraph& placed, int threads,
                                         const OptionBag* options = nullptr);
