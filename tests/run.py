@@ -25,7 +25,6 @@ ZOO_DECODERS = ["genai-*", "genai05-*", "genai09-*", "optimum-llama", "optimum-q
                 "dynamo-llama-op23", "ortq-llama-q4*", "ortq-llama-fp16*", "ortq-qwen3-q8-b32", "hub-layout-qwen3"]
 ZOO_SKIP = ["genai-gptoss-*", "genai-lfm2-*", "genai-qwen35-*", "genai-whisper-*", "genai-llama-fp16-cuda-paged",
             "genai-llama-fp32-exclude-*", "hub-layout-qwen3/model_quantized/*"]
-ZOO_SKIP_GRAPHS = ["ts-control-*"]
 
 
 class Count:
@@ -115,7 +114,7 @@ def shared(count, build):
     only, skip = ["--only", ",".join(ZOO_DECODERS)], ["--skip", ",".join(ZOO_SKIP)]
     counted(count, "shared: decoders", base + only + skip + ["decoders"], 900)
     counted(count, "shared: greedy", base + only + skip + ["greedy"], 900)
-    counted(count, "shared: graphs", base + ["--skip", ",".join(ZOO_SKIP_GRAPHS), "graphs"], 900)
+    counted(count, "shared: graphs", base + ["graphs"], 900)
     counted(count, "shared: tokenizers", base + ["tokenizers"], 900)
     counted(count, "shared: templates", base + ["templates"], 600)
     counted(count, "shared: load", base + ["load"], 600)
