@@ -123,7 +123,7 @@ def shared(count, build):
 def sanitizers(count):
     fast = {"asan": ["core_test", "memory_test", "graph_test", "onnx_test", "gguf_test", "tokenizer_test", "template_test"],
             "tsan": ["core_test", "memory_test"]}
-    env = {**os.environ, "ULLAGE_FAST_TESTS": "1", "ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=1"}
+    env = {**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=1"}
     for kind, names in fast.items():
         for name in names:
             path = os.path.join(ROOT, "build", kind, "bin", name)

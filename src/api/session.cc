@@ -109,7 +109,7 @@ Session Session::Load(const std::string& model, const SessionOptions& options) {
   graph_options.plan_only = options.plan_only;
   const llm::ModelSource source = llm::FindModel(model, options.variant, options.plan_only);
   graph_options.model_folder = source.folder;
-  auto graph = llm::LoadGraph(source, options.plan_only, options.max_positions, std::nullopt);
+  auto graph = llm::LoadGraph(source, options.plan_only, options.max_positions);
   return WrapSession(api::CreateGraphSession(std::move(graph), source.name, graph_options));
 }
 

@@ -137,7 +137,7 @@ std::unique_ptr<Decoder> Decoder::Create(const ModelSource& source, const Decode
   if (limit > 0 && d->context_ > limit)
     Throw(Code::kUsage, "--context ", d->context_, " is more than the model's context of ", limit, " tokens");
 
-  d->graph_ = LoadGraph(source, options.plan_only, d->context_, std::nullopt);
+  d->graph_ = LoadGraph(source, options.plan_only, d->context_);
   if (options.context <= 0)
     if (const int64_t fixed = MaskLength(*d->graph_, source.names); fixed > 0)
       d->context_ = std::min(d->context_, fixed);

@@ -275,13 +275,11 @@ ModelSource FindModel(const std::string& model, const std::string& variant, bool
   return source;
 }
 
-std::shared_ptr<graph::Graph> LoadGraph(const ModelSource& source, bool plan_only, int64_t max_positions,
-                                        std::optional<DType> kv_dtype) {
+std::shared_ptr<graph::Graph> LoadGraph(const ModelSource& source, bool plan_only, int64_t max_positions) {
   if (source.kind == ModelSource::Kind::kGguf) {
     gguf::ImportOptions options;
     options.require_data = !plan_only;
     options.max_positions = std::max<int64_t>(max_positions, 0);
-    if (kv_dtype) options.kv_dtype = *kv_dtype;
     return gguf::ImportGguf(source.gguf, options);
   }
   onnx::ImportOptions options;

@@ -65,7 +65,6 @@ std::string ModelStore();
 
 /// Reads the graph. `max_positions` bounds position tables that are computed on import (0: the model's
 /// context).
-std::shared_ptr<graph::Graph> LoadGraph(const ModelSource& source, bool plan_only, int64_t max_positions,
-                                        std::optional<DType> kv_dtype);
+std::shared_ptr<graph::Graph> LoadGraph(const ModelSource& source, bool plan_only, int64_t max_positions);
 
 }  // namespace ullage::llm

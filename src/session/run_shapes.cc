@@ -20,30 +20,6 @@ T Load(const void* data, int64_t i) {
 
 }  // namespace
 
-int64_t IntAt(const TensorView& view, int64_t i) {
-  switch (view.dtype) {
-    case DType::kInt64:
-      return Load<int64_t>(view.data, i);
-    case DType::kInt32:
-      return Load<int32_t>(view.data, i);
-    case DType::kInt16:
-      return Load<int16_t>(view.data, i);
-    case DType::kInt8:
-      return Load<int8_t>(view.data, i);
-    case DType::kUInt8:
-    case DType::kBool:
-      return Load<uint8_t>(view.data, i);
-    case DType::kUInt16:
-      return Load<uint16_t>(view.data, i);
-    case DType::kUInt32:
-      return Load<uint32_t>(view.data, i);
-    case DType::kUInt64:
-      return static_cast<int64_t>(Load<uint64_t>(view.data, i));
-    default:
-      Throw(Code::kRuntime, "expected an integer tensor, found ", NameOf(view.dtype));
-  }
-}
-
 const TensorView* RunShapeContext::view(int i) const {
   return i >= 0 && static_cast<size_t>(i) < inputs_.size() ? inputs_[static_cast<size_t>(i)].view : nullptr;
 }

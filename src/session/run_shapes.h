@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 
+#include "core/integers.h"
 #include "ops/catalogue.h"
 
 namespace ullage::session {
@@ -63,8 +64,5 @@ class RunShapeContext final : public ops::ShapeContext {
   mutable size_t used_ = 0;
   mutable std::array<int, 16> slot_input_ = {};
 };
-
-/// Element i of an integer or bool tensor.
-int64_t IntAt(const TensorView& view, int64_t i);
 
 }  // namespace ullage::session

@@ -59,7 +59,7 @@ int BenchGraph(const llm::ModelSource& source, const ModelOptions& options, cons
   std::vector<std::vector<std::byte>> data;
   std::vector<TensorView> views;
   const auto profiles = plan->profile_plans();
-  const auto graph = llm::LoadGraph(source, false, options.context, std::nullopt);
+  const auto graph = llm::LoadGraph(source, false, options.context);
   for (size_t i = 0; i < graph->inputs.size(); ++i) {
     const auto& dims = profiles[0].bounds[i].second;
     shapes.emplace_back(std::span<const int64_t>(dims));

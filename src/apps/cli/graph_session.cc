@@ -32,7 +32,7 @@ bool KeepLabels(const graph::Graph& graph, std::span<const shapes::InputLimit> l
 std::unique_ptr<session::Session> PlanGraph(const llm::ModelSource& source, const ModelOptions& options,
                                             const std::vector<std::string>& shape_flags) {
   const auto limits = shapes::CollectLimits(shape_flags, options.options.Str("session.max_shape_override"));
-  const auto graph = llm::LoadGraph(source, true, options.context, std::nullopt);
+  const auto graph = llm::LoadGraph(source, true, options.context);
   shapes::CheckLimits(*graph, limits);
   session::SessionSpec spec;
   spec.model_name = source.name;

@@ -22,11 +22,11 @@ std::string InferOnce(const std::string& model, const std::string& inputs_dir, c
   const llm::ModelSource source = llm::FindModel(model, options.variant, false);
   // With a limit it is planned first, so that nothing large is there when it does not fit.
   const bool plan_first = options.cpu_limit.has_value();
-  auto graph = llm::LoadGraph(source, plan_first, options.context, std::nullopt);
+  auto graph = llm::LoadGraph(source, plan_first, options.context);
   auto inputs = onnx::ReadInputsFolder(inputs_dir, *graph);
   if (plan_first) {
     RequireFit(graph, source.name, options, inputs.values, request);
-    graph = llm::LoadGraph(source, false, options.context, std::nullopt);
+    graph = llm::LoadGraph(source, false, options.context);
   }
   std::string memory;
   const auto outputs = RunGraph(graph, source.name, options, inputs.values, request, &memory, stats);

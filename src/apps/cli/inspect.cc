@@ -49,7 +49,7 @@ int InspectCommand(const std::vector<std::string>& arguments) {
   const ModelOptions options = ReadModelOptions(args);
   const llm::ModelSource source = llm::FindModel(args.Model(), options.variant, true);
   const std::string stage = args.Value("--stage").value_or("import");
-  const auto graph = llm::LoadGraph(source, true, options.context, std::nullopt);
+  const auto graph = llm::LoadGraph(source, true, options.context);
   if (args.Has("--ops")) {
     std::map<std::string, int> counts;
     CountOps(*graph, &counts);
