@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/types.h"
 
@@ -59,10 +60,6 @@ class ApplyRotaryKernel final : public Kernel {
   }
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<ApplyRotaryKernel>(info);
-}
-
 }  // namespace
 
 void RegisterApplyRotary(kernels::Registry& registry) {
@@ -70,7 +67,7 @@ void RegisterApplyRotary(kernels::Registry& registry) {
   def.domain = graph::kUllageDomain;
   def.op = "ApplyRotary";
   def.types = {kernels::kFloats, kernels::kFloats, kernels::kFloats};
-  def.create = Create;
+  def.create = Make<ApplyRotaryKernel>;
   registry.Add(std::move(def));
 }
 

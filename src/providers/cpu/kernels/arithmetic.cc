@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "providers/cpu/dense/elementwise.h"
 #include "providers/cpu/kernels/broadcast.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/types.h"
 
@@ -244,10 +245,6 @@ class ArithmeticKernel final : public Kernel {
   int count_ = 2;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<ArithmeticKernel>(info);
-}
-
 }  // namespace
 
 void RegisterArithmetic(kernels::Registry& registry) {
@@ -255,7 +252,7 @@ void RegisterArithmetic(kernels::Registry& registry) {
     kernels::KernelDef def;
     def.op = op;
     def.types = {kernels::kNumbers, kernels::kNumbers};
-    def.create = Create;
+    def.create = Make<ArithmeticKernel>;
     registry.Add(std::move(def));
   }
 }

@@ -7,6 +7,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/half.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/linear_parts.h"
 
@@ -136,10 +137,6 @@ std::optional<std::string> Refuse(const KernelInfo& info) {
   return std::nullopt;
 }
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<BlockLookupKernel>(info);
-}
-
 }  // namespace
 
 void RegisterBlockLookup(kernels::Registry& registry) {
@@ -151,7 +148,7 @@ void RegisterBlockLookup(kernels::Registry& registry) {
     def.op = op;
     def.types = {kernels::TypeSet{DType::kUInt8, DType::kInt8, DType::kUInt4, DType::kInt4},
                  kernels::TypeSet{DType::kInt32, DType::kInt64}};
-    def.create = Create;
+    def.create = Make<BlockLookupKernel>;
     def.refuse = Refuse;
     registry.Add(std::move(def));
   }

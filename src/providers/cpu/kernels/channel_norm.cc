@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "providers/cpu/dense/tasks.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 
@@ -215,26 +216,14 @@ class LrnKernel final : public Kernel {
   int64_t size_;
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterChannelNorm(kernels::Registry& registry) {
-  const auto add = [&](std::string_view op, std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.op = op;
-    def.types = {kernels::kAllFloats, kernels::kAllFloats, kernels::kAllFloats, kernels::kAllFloats,
-                 kernels::kAllFloats};
-    def.create = create;
-    registry.Add(std::move(def));
-  };
-  add("BatchNormalization", Create<BatchNormKernel>);
-  add("InstanceNormalization", Create<GroupNormKernel>);
-  add("GroupNormalization", Create<GroupNormKernel>);
-  add("LRN", Create<LrnKernel>);
+  const std::vector<kernels::TypeSet> types(5, kernels::kAllFloats);
+  registry.Add(Define<BatchNormKernel>("", "BatchNormalization", types));
+  registry.Add(Define<GroupNormKernel>("", "InstanceNormalization", types));
+  registry.Add(Define<GroupNormKernel>("", "GroupNormalization", types));
+  registry.Add(Define<LrnKernel>("", "LRN", types));
 }
 
 }  // namespace ullage::cpu

@@ -4,6 +4,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/types.h"
 
@@ -64,17 +65,13 @@ class ClipKernel final : public Kernel {
   float low_ = 0, high_ = 0;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<ClipKernel>(info);
-}
-
 }  // namespace
 
 void RegisterClip(kernels::Registry& registry) {
   kernels::KernelDef def;
   def.op = "Clip";
   def.types = {kernels::kNumbers};
-  def.create = Create;
+  def.create = Make<ClipKernel>;
   registry.Add(std::move(def));
 }
 

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "providers/cpu/kernels/attention_common.h"
 #include "providers/cpu/kernels/conv_form.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/tensor_families.h"
 
 namespace ullage::cpu {
@@ -126,11 +127,6 @@ class IntegerConvKernel final : public Kernel {
   ConvForm form_;
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterConv(kernels::Registry& registry) {
@@ -140,13 +136,13 @@ void RegisterConv(kernels::Registry& registry) {
     def.domain = domain;
     def.op = domain.empty() ? "Conv" : "FusedConv";
     def.types = {kernels::kFloats, kernels::kFloats, kernels::kFloats, kernels::kFloats};
-    def.create = Create<ConvKernel>;
+    def.create = Make<ConvKernel>;
     registry.Add(std::move(def));
   }
   kernels::KernelDef integers;
   integers.op = "ConvInteger";
   integers.types = {kBytes, kBytes, kBytes, kBytes};
-  integers.create = Create<IntegerConvKernel>;
+  integers.create = Make<IntegerConvKernel>;
   registry.Add(integers);
   integers.op = "QLinearConv";
   integers.types = {kBytes, kernels::kFloat32, kBytes, kBytes,         kernels::kFloat32,

@@ -11,6 +11,7 @@
 #include "providers/cpu/kernels/attention_common.h"
 #include "providers/cpu/kernels/block_weight.h"
 #include "providers/cpu/kernels/conv_form.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/tensor_families.h"
 
 namespace ullage::cpu {
@@ -226,17 +227,13 @@ class ConvTransposeKernel final : public Kernel {
   FilterShape filter_;  ///< filters: channels of x; channels: filters per group
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<ConvTransposeKernel>(info);
-}
-
 }  // namespace
 
 void RegisterConvTranspose(kernels::Registry& registry) {
   kernels::KernelDef def;
   def.op = "ConvTranspose";
   def.types = {kernels::kFloats, kernels::kFloats, kernels::kFloats};
-  def.create = Create;
+  def.create = Make<ConvTransposeKernel>;
   registry.Add(std::move(def));
 }
 

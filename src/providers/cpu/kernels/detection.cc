@@ -6,6 +6,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 #include "providers/cpu/kernels/window.h"
@@ -248,28 +249,15 @@ class MaxRoiPoolKernel final : public Kernel {
   float scale_;
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterDetection(kernels::Registry& registry) {
-  const auto add = [&](std::string_view op, std::vector<kernels::TypeSet> types,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.op = op;
-    def.types = std::move(types);
-    def.create = create;
-    registry.Add(std::move(def));
-  };
   constexpr kernels::TypeSet kIndices = {DType::kInt64, DType::kInt32};
   using kernels::kFloat32;
-  add("NonMaxSuppression", {kFloat32, kFloat32, kIndices, kFloat32, kFloat32},
-      Create<NonMaxSuppressionKernel>);
-  add("RoiAlign", {kernels::kAllFloats, kernels::kAllFloats, kIndices}, Create<RoiAlignKernel>);
-  add("MaxRoiPool", {kFloat32, kFloat32}, Create<MaxRoiPoolKernel>);
+  registry.Add(Define<NonMaxSuppressionKernel>("", "NonMaxSuppression",
+                                               {kFloat32, kFloat32, kIndices, kFloat32, kFloat32}));
+  registry.Add(Define<RoiAlignKernel>("", "RoiAlign", {kernels::kAllFloats, kernels::kAllFloats, kIndices}));
+  registry.Add(Define<MaxRoiPoolKernel>("", "MaxRoiPool", {kFloat32, kFloat32}));
 }
 
 }  // namespace ullage::cpu

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "providers/cpu/dense/gemm.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/types.h"
 
@@ -335,17 +336,13 @@ class EinsumKernel final : public Kernel {
   std::string result_;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<EinsumKernel>(info);
-}
-
 }  // namespace
 
 void RegisterEinsum(kernels::Registry& registry) {
   kernels::KernelDef def;
   def.op = "Einsum";
   def.types = {kernels::kNumbers};
-  def.create = Create;
+  def.create = Make<EinsumKernel>;
   registry.Add(std::move(def));
 }
 

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "providers/cpu/dense/norm.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 
@@ -88,10 +89,6 @@ class EmbedNormKernel final : public Kernel {
   float epsilon_;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<EmbedNormKernel>(info);
-}
-
 }  // namespace
 
 void RegisterEmbedNorm(kernels::Registry& registry) {
@@ -101,7 +98,7 @@ void RegisterEmbedNorm(kernels::Registry& registry) {
   def.op = "EmbedLayerNormalization";
   def.types = {kIndices,         kIndices,         kernels::kFloats, kernels::kFloats, kernels::kFloats,
                kernels::kFloats, kernels::kFloats, kIndices,         kIndices};
-  def.create = Create;
+  def.create = Make<EmbedNormKernel>;
   registry.Add(std::move(def));
 }
 

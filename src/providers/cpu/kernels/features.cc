@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 
@@ -200,30 +201,16 @@ class LabelEncoderKernel final : public Kernel {
   double default_ = 0;
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterFeatures(kernels::Registry& registry) {
-  const auto add = [&](std::string_view op, std::vector<kernels::TypeSet> types,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.domain = "ai.onnx.ml";
-    def.op = op;
-    def.types = std::move(types);
-    def.create = create;
-    registry.Add(std::move(def));
-  };
   using kernels::kNumbers;
   for (std::string_view op : {"Scaler", "Binarizer", "Imputer"})
-    add(op, {kNumbers}, Create<PerFeatureKernel>);
-  add("Normalizer", {kNumbers}, Create<NormalizerKernel>);
-  add("ArrayFeatureExtractor", {kNumbers, {DType::kInt64}}, Create<ExtractorKernel>);
-  add("LinearRegressor", {kNumbers}, Create<LinearRegressorKernel>);
-  add("LabelEncoder", {kNumbers}, Create<LabelEncoderKernel>);
+    registry.Add(Define<PerFeatureKernel>("ai.onnx.ml", op, {kNumbers}));
+  registry.Add(Define<NormalizerKernel>("ai.onnx.ml", "Normalizer", {kNumbers}));
+  registry.Add(Define<ExtractorKernel>("ai.onnx.ml", "ArrayFeatureExtractor", {kNumbers, {DType::kInt64}}));
+  registry.Add(Define<LinearRegressorKernel>("ai.onnx.ml", "LinearRegressor", {kNumbers}));
+  registry.Add(Define<LabelEncoderKernel>("ai.onnx.ml", "LabelEncoder", {kNumbers}));
 }
 
 }  // namespace ullage::cpu

@@ -1,6 +1,7 @@
 /// ullage:SwiGLU: act(gate) * up, with the two in separate tensors or in the halves of one; ai.onnx:SwiGLU.
 #include "core/error.h"
 #include "providers/cpu/dense/elementwise.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 
 namespace ullage::cpu {
@@ -57,10 +58,6 @@ class GatedKernel final : public Kernel {
   float alpha_ = 1;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<GatedKernel>(info);
-}
-
 }  // namespace
 
 void RegisterGatedActivation(kernels::Registry& registry) {
@@ -68,7 +65,7 @@ void RegisterGatedActivation(kernels::Registry& registry) {
   def.domain = graph::kUllageDomain;
   def.op = "SwiGLU";
   def.types = {kernels::kFloats, kernels::kFloats};
-  def.create = Create;
+  def.create = Make<GatedKernel>;
   registry.Add(def);
   def.domain = "";  // silu, in separate tensors
   registry.Add(std::move(def));

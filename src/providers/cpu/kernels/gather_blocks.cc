@@ -6,6 +6,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/small_types.h"
 #include "providers/cpu/kernels/types.h"
@@ -125,10 +126,6 @@ class GatherBlocksKernel final : public Kernel {
   int64_t bits_, block_, gather_, axis_;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<GatherBlocksKernel>(info);
-}
-
 }  // namespace
 
 void RegisterGatherBlocks(kernels::Registry& registry) {
@@ -137,7 +134,7 @@ void RegisterGatherBlocks(kernels::Registry& registry) {
   def.op = "GatherBlockQuantized";
   const kernels::TypeSet codes = {DType::kUInt8, DType::kUInt4, DType::kInt4};
   def.types = {codes, kernels::TypeSet{DType::kInt32, DType::kInt64}, kernels::kFloats, codes};
-  def.create = Create;
+  def.create = Make<GatherBlocksKernel>;
   registry.Add(std::move(def));
 }
 

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "kernels/kv_rows.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 
 namespace ullage::cpu {
@@ -428,10 +429,6 @@ class GroupQueryAttention final : public Kernel {
   dense::KvCodec k_codec_, v_codec_;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<GroupQueryAttention>(info);
-}
-
 }  // namespace
 
 void RegisterGroupQueryAttention(kernels::Registry& registry) {
@@ -446,7 +443,7 @@ void RegisterGroupQueryAttention(kernels::Registry& registry) {
                caches,
                kernels::TypeSet{DType::kInt32, DType::kInt64},
                kernels::TypeSet{DType::kInt32, DType::kInt64}};
-  def.create = Create;
+  def.create = Make<GroupQueryAttention>;
   def.cache_inputs = 1u << 3 | 1u << 4;
   def.cache_pairs = {{3, 1}, {4, 2}};
   registry.Add(std::move(def));

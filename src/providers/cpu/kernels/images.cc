@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "providers/cpu/dense/tasks.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 #include "providers/cpu/kernels/window.h"
@@ -413,31 +414,19 @@ class DeformConvKernel final : public Kernel {
   int64_t groups_, offset_groups_;
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterImages(kernels::Registry& registry) {
-  const auto add = [&](std::string_view op, std::vector<kernels::TypeSet> types,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.op = op;
-    def.types = std::move(types);
-    def.create = create;
-    registry.Add(std::move(def));
-  };
   constexpr kernels::TypeSet kIndices = {DType::kInt64, DType::kInt32};
   using kernels::kAllFloats;
-  add("DepthToSpace", {kernels::kNumbersAndBool}, Create<BlocksKernel>);
-  add("SpaceToDepth", {kernels::kNumbersAndBool}, Create<BlocksKernel>);
-  add("GridSample", {kAllFloats, kAllFloats}, Create<GridSampleKernel>);
-  add("AffineGrid", {kAllFloats}, Create<AffineGridKernel>);
-  add("Col2Im", {kernels::kNumbers}, Create<Col2ImKernel>);
-  add("MaxUnpool", {kernels::kNumbers, kIndices}, Create<MaxUnpoolKernel>);
-  add("DeformConv", {kAllFloats, kAllFloats, kAllFloats, kAllFloats, kAllFloats}, Create<DeformConvKernel>);
+  registry.Add(Define<BlocksKernel>("", "DepthToSpace", {kernels::kNumbersAndBool}));
+  registry.Add(Define<BlocksKernel>("", "SpaceToDepth", {kernels::kNumbersAndBool}));
+  registry.Add(Define<GridSampleKernel>("", "GridSample", {kAllFloats, kAllFloats}));
+  registry.Add(Define<AffineGridKernel>("", "AffineGrid", {kAllFloats}));
+  registry.Add(Define<Col2ImKernel>("", "Col2Im", {kernels::kNumbers}));
+  registry.Add(Define<MaxUnpoolKernel>("", "MaxUnpool", {kernels::kNumbers, kIndices}));
+  registry.Add(Define<DeformConvKernel>("", "DeformConv",
+                                        {kAllFloats, kAllFloats, kAllFloats, kAllFloats, kAllFloats}));
 }
 
 }  // namespace ullage::cpu

@@ -10,6 +10,7 @@
 #include "providers/cpu/dense/elementwise.h"
 #include "providers/cpu/dense/gemm.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/linear_parts.h"
 #include "providers/cpu/quant/activations.h"
@@ -163,10 +164,6 @@ class LinearKernel final : public Kernel {
   std::vector<LinearPart> parts_;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<LinearKernel>(info);
-}
-
 }  // namespace
 
 void RegisterLinear(kernels::Registry& registry) {
@@ -177,7 +174,7 @@ void RegisterLinear(kernels::Registry& registry) {
     def.domain = domain;
     def.op = op;
     def.types = {kernels::kFloats};
-    def.create = Create;
+    def.create = Make<LinearKernel>;
     registry.Add(std::move(def));
   }
 }

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "providers/cpu/dense/tasks.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 
@@ -86,10 +87,6 @@ class ClassLossKernel final : public Kernel {
   std::optional<int64_t> ignore_;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<ClassLossKernel>(info);
-}
-
 }  // namespace
 
 void RegisterLosses(kernels::Registry& registry) {
@@ -97,7 +94,7 @@ void RegisterLosses(kernels::Registry& registry) {
     kernels::KernelDef def;
     def.op = op;
     def.types = {kernels::kAllFloats, {DType::kInt32, DType::kInt64}, kernels::kAllFloats};
-    def.create = Create;
+    def.create = Make<ClassLossKernel>;
     registry.Add(std::move(def));
   }
 }

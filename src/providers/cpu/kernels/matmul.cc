@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "providers/cpu/dense/gemm.h"
 #include "providers/cpu/kernels/block_weight.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 
 namespace ullage::cpu {
@@ -166,10 +167,6 @@ class MatMulKernel final : public Kernel {
   int64_t n_ = 0, k_ = 0;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<MatMulKernel>(info);
-}
-
 }  // namespace
 
 void RegisterMatMul(kernels::Registry& registry) {
@@ -180,7 +177,7 @@ void RegisterMatMul(kernels::Registry& registry) {
     def.domain = domain;
     def.op = op;
     def.types = {kernels::kFloats, kernels::kFloats, kernels::kFloats};
-    def.create = Create;
+    def.create = Make<MatMulKernel>;
     registry.Add(std::move(def));
   }
 }

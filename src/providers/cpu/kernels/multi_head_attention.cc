@@ -5,6 +5,7 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/padding_mask.h"
 
@@ -297,10 +298,6 @@ class MultiHeadAttention final : public Kernel {
   bool causal_ = false, biased_ = false, scored_ = false, beams_ = false;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<MultiHeadAttention>(info);
-}
-
 }  // namespace
 
 void RegisterMultiHeadAttention(kernels::Registry& registry) {
@@ -310,7 +307,7 @@ void RegisterMultiHeadAttention(kernels::Registry& registry) {
   const kernels::TypeSet floats = kernels::kFloats, ints = {DType::kInt32, DType::kInt64};
   const kernels::TypeSet caches = floats | kernels::TypeSet{DType::kInt8};
   def.types = {floats, floats, floats, floats, ints, floats, caches, caches, ints};
-  def.create = Create;
+  def.create = Make<MultiHeadAttention>;
   def.cache_inputs = 1u << kPastKey | 1u << kPastValue;
   def.cache_pairs = {{kPastKey, 1}, {kPastValue, 2}};
   registry.Add(std::move(def));

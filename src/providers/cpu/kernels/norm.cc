@@ -1,6 +1,7 @@
 /// SimplifiedLayerNormalization, RMSNormalization, LayerNormalization and their Skip forms.
 #include "providers/cpu/dense/norm.h"
 #include "core/error.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 
 namespace ullage::cpu {
@@ -99,29 +100,16 @@ class SkipNormKernel final : public Kernel {
   float epsilon_ = 0;
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterNorm(kernels::Registry& registry) {
-  const auto add = [&](std::string_view domain, std::string_view op,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.domain = domain;
-    def.op = op;
-    def.types = {kernels::kFloats, kernels::kFloats, kernels::kFloats};
-    def.create = create;
-    registry.Add(std::move(def));
-  };
-  add("", "SimplifiedLayerNormalization", Create<NormKernel>);
-  add(graph::kMsDomain, "SimplifiedLayerNormalization", Create<NormKernel>);
-  add("", "RMSNormalization", Create<NormKernel>);
-  add("", "LayerNormalization", Create<NormKernel>);
-  add(graph::kMsDomain, "SkipSimplifiedLayerNormalization", Create<SkipNormKernel>);
-  add(graph::kMsDomain, "SkipLayerNormalization", Create<SkipNormKernel>);
+  const std::vector<kernels::TypeSet> types(3, kernels::kFloats);
+  registry.Add(Define<NormKernel>("", "SimplifiedLayerNormalization", types));
+  registry.Add(Define<NormKernel>(graph::kMsDomain, "SimplifiedLayerNormalization", types));
+  registry.Add(Define<NormKernel>("", "RMSNormalization", types));
+  registry.Add(Define<NormKernel>("", "LayerNormalization", types));
+  registry.Add(Define<SkipNormKernel>(graph::kMsDomain, "SkipSimplifiedLayerNormalization", types));
+  registry.Add(Define<SkipNormKernel>(graph::kMsDomain, "SkipLayerNormalization", types));
 }
 
 }  // namespace ullage::cpu

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "providers/cpu/dense/gemm.h"
 #include "providers/cpu/kernels/block_weight.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/padding_mask.h"
 
@@ -208,10 +209,6 @@ class PackedAttention final : public Kernel {
   graph::ConstantPtr w_;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<PackedAttention>(info);
-}
-
 }  // namespace
 
 void RegisterPackedAttention(kernels::Registry& registry) {
@@ -220,7 +217,7 @@ void RegisterPackedAttention(kernels::Registry& registry) {
   def.op = "Attention";
   const kernels::TypeSet floats = kernels::kFloats, ints = {DType::kInt32, DType::kInt64};
   def.types = {floats, floats, floats, ints, floats, floats, ints};
-  def.create = Create;
+  def.create = Make<PackedAttention>;
   registry.Add(std::move(def));
 }
 

@@ -5,6 +5,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/types.h"
 
@@ -137,17 +138,13 @@ class PadKernel final : public Kernel {
   float value_ = 0;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<PadKernel>(info);
-}
-
 }  // namespace
 
 void RegisterPad(kernels::Registry& registry) {
   kernels::KernelDef def;
   def.op = "Pad";
   def.types = {kernels::kNumbersAndBool};
-  def.create = Create;
+  def.create = Make<PadKernel>;
   registry.Add(std::move(def));
 }
 

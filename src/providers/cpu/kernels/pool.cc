@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "providers/cpu/dense/tasks.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 #include "providers/cpu/kernels/window.h"
@@ -254,10 +255,6 @@ class PoolKernel final : public Kernel {
   int p_ = 2;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<PoolKernel>(info);
-}
-
 }  // namespace
 
 void RegisterPool(kernels::Registry& registry) {
@@ -265,7 +262,7 @@ void RegisterPool(kernels::Registry& registry) {
     kernels::KernelDef def;
     def.op = op;
     def.types = {types};
-    def.create = Create;
+    def.create = Make<PoolKernel>;
     registry.Add(std::move(def));
   };
   for (std::string_view op : {"MaxPool", "GlobalMaxPool"}) add(op, kernels::kNumbers);

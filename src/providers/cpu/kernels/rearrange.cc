@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 
@@ -234,28 +235,15 @@ class DetKernel final : public Kernel {
   }
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterRearrange(kernels::Registry& registry) {
-  const auto add = [&](std::string_view op, std::vector<kernels::TypeSet> types,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.op = op;
-    def.types = std::move(types);
-    def.create = create;
-    registry.Add(std::move(def));
-  };
   constexpr kernels::TypeSet kIndices = {DType::kInt64, DType::kInt32};
   using kernels::kNumbersAndBool;
-  add("ReverseSequence", {kNumbersAndBool, kIndices}, Create<ReverseSequenceKernel>);
-  add("CenterCropPad", {kNumbersAndBool, kIndices}, Create<CenterCropPadKernel>);
-  add("Unique", {kNumbersAndBool}, Create<UniqueKernel>);
-  add("Det", {kernels::kAllFloats}, Create<DetKernel>);
+  registry.Add(Define<ReverseSequenceKernel>("", "ReverseSequence", {kNumbersAndBool, kIndices}));
+  registry.Add(Define<CenterCropPadKernel>("", "CenterCropPad", {kNumbersAndBool, kIndices}));
+  registry.Add(Define<UniqueKernel>("", "Unique", {kNumbersAndBool}));
+  registry.Add(Define<DetKernel>("", "Det", {kernels::kAllFloats}));
 }
 
 }  // namespace ullage::cpu

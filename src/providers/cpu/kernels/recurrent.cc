@@ -15,6 +15,7 @@
 #include "providers/cpu/dense/gemm.h"
 #include "providers/cpu/kernels/attention_common.h"
 #include "providers/cpu/kernels/block_weight.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 
@@ -508,10 +509,6 @@ class RecurrentKernel final : public Kernel {
   graph::ConstantPtr weights_[2], scales_[2], zeros_[2];  ///< W and R; both or none
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<RecurrentKernel>(info);
-}
-
 }  // namespace
 
 void RegisterRecurrent(kernels::Registry& registry) {
@@ -521,7 +518,7 @@ void RegisterRecurrent(kernels::Registry& registry) {
     kernels::KernelDef def;
     def.op = op;
     def.types = {kFloat32, kFloat32, kFloat32, kFloat32, kLengths, kFloat32, kFloat32, kFloat32};
-    def.create = Create;
+    def.create = Make<RecurrentKernel>;
     registry.Add(std::move(def));
   }
   kernels::KernelDef def;
@@ -529,7 +526,7 @@ void RegisterRecurrent(kernels::Registry& registry) {
   def.op = "DynamicQuantizeLSTM";
   def.types = {kFloat32, kBytes,   kBytes,   kFloat32, kLengths, kFloat32,
                kFloat32, kFloat32, kFloat32, kBytes,   kFloat32, kBytes};
-  def.create = Create;
+  def.create = Make<RecurrentKernel>;
   registry.Add(std::move(def));
 }
 

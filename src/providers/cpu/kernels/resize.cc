@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "providers/cpu/dense/tasks.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 
@@ -398,10 +399,6 @@ class ResizeKernel final : public Kernel {
   bool exclude_outside_, antialias_;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<ResizeKernel>(info);
-}
-
 }  // namespace
 
 void RegisterResize(kernels::Registry& registry) {
@@ -409,7 +406,7 @@ void RegisterResize(kernels::Registry& registry) {
     kernels::KernelDef def;
     def.op = op;
     def.types = {kernels::kNumbers};
-    def.create = Create;
+    def.create = Make<ResizeKernel>;
     registry.Add(std::move(def));
   }
 }

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 
 namespace ullage::cpu {
@@ -150,10 +151,6 @@ class RotaryKernel final : public Kernel {
   std::vector<uint8_t> section_of_pair_;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<RotaryKernel>(info);
-}
-
 }  // namespace
 
 void RegisterRotary(kernels::Registry& registry) {
@@ -164,7 +161,7 @@ void RegisterRotary(kernels::Registry& registry) {
     const kernels::TypeSet ids = {DType::kInt64};
     def.types = standard ? std::vector{kernels::kFloats, kernels::kFloats, kernels::kFloats, ids}
                          : std::vector{kernels::kFloats, ids, kernels::kFloats, kernels::kFloats};
-    def.create = Create;
+    def.create = Make<RotaryKernel>;
     registry.Add(std::move(def));
   };
   add("", "RotaryEmbedding", true);

@@ -7,6 +7,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "providers/cpu/dense/gemm.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/linear_parts.h"
 
@@ -76,17 +77,13 @@ std::optional<std::string> Refuse(const KernelInfo& info) {
   return "no product shares the table";
 }
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<SharedLookupKernel>(info);
-}
-
 }  // namespace
 
 void RegisterSharedLookup(kernels::Registry& registry) {
   kernels::KernelDef def;
   def.op = "Gather";
   def.types = {kernels::kFloats, kernels::TypeSet{DType::kInt32, DType::kInt64}};
-  def.create = Create;
+  def.create = Make<SharedLookupKernel>;
   def.refuse = Refuse;
   registry.Add(std::move(def));
 }

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "providers/cpu/dense/tasks.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/fourier.h"
 #include "providers/cpu/kernels/tensor_families.h"
@@ -213,30 +214,17 @@ class MelWeightMatrixKernel final : public Kernel {
   }
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterSignals(kernels::Registry& registry) {
-  const auto add = [&](std::string_view op, std::vector<kernels::TypeSet> types,
-                       std::unique_ptr<Kernel> (*create)(const KernelInfo&)) {
-    kernels::KernelDef def;
-    def.op = op;
-    def.types = std::move(types);
-    def.create = create;
-    registry.Add(std::move(def));
-  };
   constexpr kernels::TypeSet kIndices = {DType::kInt64, DType::kInt32};
   using kernels::kAllFloats;
-  add("DFT", {kAllFloats, kIndices, kIndices}, Create<DftKernel>);
-  add("STFT", {kAllFloats, kIndices, kAllFloats, kIndices}, Create<StftKernel>);
+  registry.Add(Define<DftKernel>("", "DFT", {kAllFloats, kIndices, kIndices}));
+  registry.Add(Define<StftKernel>("", "STFT", {kAllFloats, kIndices, kAllFloats, kIndices}));
   for (std::string_view op : {"HannWindow", "HammingWindow", "BlackmanWindow"})
-    add(op, {kIndices}, Create<WindowKernel>);
-  add("MelWeightMatrix", {kIndices, kIndices, kIndices, kAllFloats, kAllFloats},
-      Create<MelWeightMatrixKernel>);
+    registry.Add(Define<WindowKernel>("", op, {kIndices}));
+  registry.Add(Define<MelWeightMatrixKernel>("", "MelWeightMatrix",
+                                             {kIndices, kIndices, kIndices, kAllFloats, kAllFloats}));
 }
 
 }  // namespace ullage::cpu

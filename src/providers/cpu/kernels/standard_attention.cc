@@ -5,6 +5,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/families.h"
 
 namespace ullage::cpu {
@@ -215,10 +216,6 @@ class StandardAttention final : public Kernel {
   dense::QkOutput qk_mode_ = dense::QkOutput::kNone;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<StandardAttention>(info);
-}
-
 }  // namespace
 
 void RegisterStandardAttention(kernels::Registry& registry) {
@@ -227,7 +224,7 @@ void RegisterStandardAttention(kernels::Registry& registry) {
   kernels::KernelDef def;
   def.op = "Attention";
   def.types = {kernels::kFloats, kernels::kFloats, kernels::kFloats, mask, caches, caches, {DType::kInt64}};
-  def.create = Create;
+  def.create = Make<StandardAttention>;
   def.cache_inputs = 1u << 4 | 1u << 5;
   def.cache_pairs = {{4, 1}, {5, 2}};
   registry.Add(def);

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "providers/cpu/dense/tasks.h"
 #include "providers/cpu/kernels/attention_common.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 
@@ -191,11 +192,6 @@ class LinearAttentionKernel final : public Kernel {
   bool gated_, delta_;
 };
 
-template <class K>
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<K>(info);
-}
-
 }  // namespace
 
 void RegisterStates(kernels::Registry& registry) {
@@ -205,11 +201,11 @@ void RegisterStates(kernels::Registry& registry) {
     def.domain = domain;
     def.op = "CausalConvWithState";
     def.types = {kFloats, kFloats, kFloats, kFloats};
-    def.create = Create<CausalConvKernel>;
+    def.create = Make<CausalConvKernel>;
     registry.Add(def);
     def.op = "LinearAttention";
     def.types = {kFloats, kFloats, kFloats, kFloats, kFloats, kFloats};
-    def.create = Create<LinearAttentionKernel>;
+    def.create = Make<LinearAttentionKernel>;
     registry.Add(std::move(def));
   }
 }

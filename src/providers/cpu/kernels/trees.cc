@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "providers/cpu/dense/tasks.h"
+#include "providers/cpu/kernels/define.h"
 #include "providers/cpu/kernels/element.h"
 #include "providers/cpu/kernels/tensor_families.h"
 
@@ -406,10 +407,6 @@ class TreeKernel final : public Kernel {
   std::vector<int64_t> labels_;
 };
 
-std::unique_ptr<Kernel> Create(const KernelInfo& info) {
-  return std::make_unique<TreeKernel>(info);
-}
-
 }  // namespace
 
 void RegisterTrees(kernels::Registry& registry) {
@@ -418,7 +415,7 @@ void RegisterTrees(kernels::Registry& registry) {
     def.domain = "ai.onnx.ml";
     def.op = op;
     def.types = {kernels::kNumbers};
-    def.create = Create;
+    def.create = Make<TreeKernel>;
     registry.Add(std::move(def));
   }
 }
