@@ -16,18 +16,9 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
+from checks import check, finish
+
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-passed = failed = 0
-
-
-def check(name, ok, detail=""):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAIL {name}: {detail}")
-    return ok
 
 
 def run(args, **kw):
@@ -86,5 +77,4 @@ def main():
 
 if __name__ == "__main__":
     main()
-    print(f"library: {passed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+    sys.exit(finish("library"))

@@ -14,21 +14,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from checks import check, finish
+
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-passed = failed = 0
 
 # A small process between: the peak that the system reports for a child counts what its parent had when it was started.
 MEASURE = ("import resource, subprocess, sys; p = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); "
            "print(p.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)")
-
-
-def check(name, ok, detail=""):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAIL {name}: {detail}")
 
 
 def run(exe, *args):
@@ -150,8 +142,7 @@ def main():
         memory_while_packing(a.ullage, folder)
         packed_weights_in_files(a.ullage, folder)
     types_of_caches(a.ullage)
-    print(f"load: {passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return finish("load")
 
 
 if __name__ == "__main__":

@@ -17,18 +17,9 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from checks import check, finish
+
 COLUMNS = ["#name", "input_sizes", "initializers_sizes", "total_dynamic_sizes", "total_temp_allocations"]
-passed = failed = 0
-
-
-def check(name, ok, detail=""):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAIL {name}: {detail}")
-    return ok
 
 
 # Nodes as exporters and people name them. The second reads the weight of the first, the last reads an input again.
@@ -142,5 +133,4 @@ def main():
 
 if __name__ == "__main__":
     main()
-    print(f"profile: {passed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+    sys.exit(finish("profile"))
