@@ -1,6 +1,7 @@
 /// Kernel look-up that says why there is none.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "kernels/registry.h"
@@ -16,5 +17,8 @@ struct Refusal {
 
 /// The first definition that fits the node; null, with `refusal` set unless it is null, otherwise.
 const KernelDef* FindKernel(const Registry& registry, const KernelInfo& info, Refusal* refusal);
+
+/// Throws kUnsupported with these reasons, as far as some lines hold them.
+[[noreturn]] void ThrowMissing(const std::set<std::string>& reasons);
 
 }  // namespace ullage::kernels

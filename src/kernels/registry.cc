@@ -46,4 +46,16 @@ const KernelDef* Registry::Find(const KernelInfo& info, std::string* reason) con
   return def;
 }
 
+void ThrowMissing(const std::set<std::string>& reasons) {
+  std::string all;
+  for (const auto& reason : reasons) {
+    if (all.size() > 600) {
+      all += "; and more";
+      break;
+    }
+    all += (all.empty() ? "" : "; ") + reason;
+  }
+  throw Error(Code::kUnsupported, all);
+}
+
 }  // namespace ullage::kernels

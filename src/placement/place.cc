@@ -306,16 +306,7 @@ class Placer {
           why += StrCat(why.empty() ? "" : ", ", placed_->devices_[f.from].device.info.name, ": ", f.text);
       missing.insert(StrCat(why, " (node ", ref->name, ")"));
     }
-    if (missing.empty()) return;
-    std::string all;
-    for (const auto& m : missing) {
-      if (all.size() > 600) {
-        all += "; and more";
-        break;
-      }
-      all += (all.empty() ? "" : "; ") + m;
-    }
-    throw Error(Code::kUnsupported, all);
+    if (!missing.empty()) kernels::ThrowMissing(missing);
   }
 
   void Finish() {

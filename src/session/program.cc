@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "kernels/late_kernel.h"
+#include "kernels/lookup.h"
 #include "session/unbounded.h"
 
 namespace ullage::session {
@@ -170,17 +171,7 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
     }
     program->steps_.push_back(std::move(step));
   }
-  if (!missing.empty()) {
-    std::string all;
-    for (const auto& m : missing) {
-      if (all.size() > 600) {
-        all += "; and more";
-        break;
-      }
-      all += (all.empty() ? "" : "; ") + m;
-    }
-    throw Error(Code::kUnsupported, all);
-  }
+  if (!missing.empty()) kernels::ThrowMissing(missing);
   return program;
 }
 

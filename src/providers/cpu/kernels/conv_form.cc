@@ -9,6 +9,15 @@
 
 namespace ullage::cpu {
 
+std::optional<FilterShape> FilterShape::OfUpper(const ops::BoundedShape& s) {
+  Shape upper;
+  for (int i = 0; i < s.rank; ++i) {
+    if (!s[i].bounded()) return std::nullopt;
+    upper.push_back(s[i].upper);
+  }
+  return Of(upper);
+}
+
 FilterShape FilterShape::Of(const Shape& s) {
   FilterShape f{s[0], s[1], {1, 1, 1}};
   for (int i = 2; i < s.rank(); ++i) f.taps[static_cast<size_t>(i - 2)] = s[i];
@@ -55,12 +64,9 @@ void ConvForm::Declare(const kernels::WorkspaceShapes& shapes,
   if (x.rank != windows_.spatial + 2 || w.rank != x.rank || y.rank != x.rank) return;
   FilterShape filter = filter_;
   if (!weight_) {
-    Shape upper;
-    for (int i = 0; i < w.rank; ++i) {
-      if (!w[i].bounded()) return;
-      upper.push_back(w[i].upper);
-    }
-    filter = FilterShape::Of(upper);
+    const std::optional<FilterShape> upper = FilterShape::OfUpper(w);
+    if (!upper) return;
+    filter = *upper;
     needs.push_back({PackedBytes(filter), kPackSlot, 64});
   }
   int64_t in[kMaxSpatial], out[kMaxSpatial];

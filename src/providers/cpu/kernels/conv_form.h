@@ -1,6 +1,7 @@
 /// What the convolution kernels share: sizes, the packing of their filters, and their workspace.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "kernels/kernel.h"
@@ -17,6 +18,8 @@ struct FilterShape {
   int64_t size() const { return taps[0] * taps[1] * taps[2]; }
   int64_t depth() const { return channels * size(); }
   static FilterShape Of(const Shape& s);
+  /// Of the upper ends; nothing where there is none.
+  static std::optional<FilterShape> OfUpper(const ops::BoundedShape& s);
 };
 
 /// A convolution of x (input `x`) with filters (input `w`), packed at load where they are constant. Slots 0

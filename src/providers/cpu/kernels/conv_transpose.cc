@@ -58,12 +58,9 @@ class ConvTransposeKernel final : public Kernel {
     if (x.rank != windows_.spatial + 2 || w.rank != x.rank || y.rank != x.rank) return;
     FilterShape filter = filter_;
     if (!weight_) {
-      Shape upper;
-      for (int i = 0; i < w.rank; ++i) {
-        if (!w[i].bounded()) return;
-        upper.push_back(w[i].upper);
-      }
-      filter = FilterShape::Of(upper);
+      const std::optional<FilterShape> upper = FilterShape::OfUpper(w);
+      if (!upper) return;
+      filter = *upper;
       needs.push_back({PackedBytes(filter), 1, 64});
     }
     int64_t in[kMaxSpatial], out[kMaxSpatial];
