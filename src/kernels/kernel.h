@@ -18,6 +18,11 @@
 #include "memory/workspace.h"
 #include "ops/shape_context.h"
 
+namespace ullage::providers {
+class OpenDevice;
+class Stream;
+}  // namespace ullage::providers
+
 namespace ullage::kernels {
 
 /// What a kernel knows when it is created.
@@ -31,6 +36,8 @@ struct KernelInfo {
   int threads = 1;
   /// The session's options; null: defaults.
   const OptionBag* options = nullptr;
+  /// Where it will run; null: the host.
+  providers::OpenDevice* device = nullptr;
 
   DType input_dtype(size_t i) const { return i < inputs.size() ? inputs[i].dtype : DType::kUndefined; }
   /// The constant behind input i, or null.
@@ -62,7 +69,8 @@ struct WorkspaceShapes {
   int threads = 1;
 };
 
-/// One call of Compute().
+/// One call of Compute(). On a device, memory is given by addresses that only the device may use, but for the
+/// inputs and outputs that the kernel's definition keeps on the host.
 class KernelContext {
  public:
   virtual ~KernelContext() = default;
@@ -80,6 +88,8 @@ class KernelContext {
   /// Block `index` of PlanPrepack().
   virtual const std::byte* prepacked(int index) const = 0;
   virtual ThreadTeam& threads() = 0;
+  /// The queue that the kernel puts its work into, and may return before it is done; null: the host's.
+  virtual providers::Stream* stream() { return nullptr; }
 };
 
 class Kernel {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -54,16 +55,20 @@ struct KernelDef {
   int until = INT32_MAX;  ///< last one
   /// Types allowed per input; inputs beyond the list, and those left out, are not checked.
   std::vector<TypeSet> types;
-  std::unique_ptr<Kernel> (*create)(const KernelInfo&) = nullptr;
+  std::function<std::unique_ptr<Kernel>(const KernelInfo&)> create;
   /// May be null: unavailable. Shares its formula with Kernel::DeclareWorkspaceRequirements.
-  WorkspaceEstimate (*estimate)(const KernelInfo&) = nullptr;
+  std::function<WorkspaceEstimate(const KernelInfo&)> estimate;
   /// Bit i: input i may be a cache view with capacity (TensorView::capacity), and output o listed in
   /// `cache_outputs` then is the same memory, appended in place.
   uint32_t cache_inputs = 0;
   /// (input, output) pairs: past -> present.
   std::vector<std::pair<int, int>> cache_pairs;
   /// Finer test than types; null: none. Returns the reason for a refusal, or nothing.
-  std::optional<std::string> (*refuse)(const KernelInfo&) = nullptr;
+  std::function<std::optional<std::string>(const KernelInfo&)> refuse;
+  /// Of a device's kernel, bit i: input (output) i lies in host memory. Inputs whose contents decide shapes
+  /// lie there for every kernel (ops::OpInfo::reads_values).
+  uint32_t host_inputs = 0;
+  uint32_t host_outputs = 0;
 };
 
 /// The kernels of one provider. Filled once at start-up; then immutable and thread-safe.

@@ -26,11 +26,11 @@ RuleSet ReadRules(const OptionBag& options) {
                              : ParseRules(RuleMode::kAnnotation, annotations);
 }
 
-std::vector<providers::Device> ReadDevices(const OptionBag& options,
-                                           const std::vector<const providers::Provider*>& providers) {
+std::vector<providers::Device> ReadDevices(
+    const OptionBag& options, const std::vector<std::shared_ptr<const providers::Provider>>& providers) {
   std::vector<providers::Device> all, chosen;
-  for (const auto* provider : providers)
-    for (auto& info : provider->devices()) all.push_back({provider, std::move(info)});
+  for (const auto& provider : providers)
+    for (auto& info : provider->devices()) all.push_back({provider, std::move(info), nullptr});
   const std::string named = options.Str("session.devices");
   const auto is_host = [](const providers::Device& d) { return d.provider->name() == "cpu"; };
   const auto take = [&](const providers::Device& d) {
@@ -55,7 +55,7 @@ std::vector<providers::Device> ReadDevices(const OptionBag& options,
   }
   if (named.empty())
     for (const auto& d : all)
-      if (!is_host(d) && !d.provider->only_when_named()) take(d);
+      if (!is_host(d) && !d.info.only_when_named) take(d);
   for (const auto& d : all)
     if (is_host(d)) take(d);
   if (chosen.empty()) throw Error(Code::kUnsupported, "there is no device");
@@ -69,8 +69,9 @@ struct NodeFacts {
   std::vector<ops::ValueFacts> in, out;
   kernels::KernelInfo info;
 
-  NodeFacts(const NodeRef& ref, const shapes::GraphFacts& facts, int threads, const OptionBag* options)
-      : info{*ref, *ref.graph, {}, {}, threads, options} {
+  NodeFacts(const NodeRef& ref, const shapes::GraphFacts& facts, int threads, const OptionBag* options,
+            providers::OpenDevice* device)
+      : info{*ref, *ref.graph, {}, {}, threads, options, device} {
     for (ValueId v : ref->inputs) in.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
     for (ValueId v : ref->outputs) out.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
     info.inputs = in;
@@ -225,7 +226,7 @@ class Placer {
       Put(ref, d, by_rule ? Reason::kRule : Reason::kDefault, rule);
       return true;
     }
-    const NodeFacts facts(ref, *facts_.at(ref.graph), request_.threads, options_);
+    const NodeFacts facts(ref, *facts_.at(ref.graph), request_.threads, options_, device.device.open.get());
     kernels::Refusal refusal;
     const kernels::KernelDef* def =
         kernels::FindKernel(device.device.provider->registry(), facts.info, &refusal);

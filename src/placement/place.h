@@ -130,8 +130,8 @@ struct PlaceRequest {
 RuleSet ReadRules(const OptionBag& options);
 /// Devices that the option `session.devices` names, in its order, the host last; without it every device
 /// but those that must be named. Throws kUnsupported naming those there are.
-std::vector<providers::Device> ReadDevices(const OptionBag& options,
-                                           const std::vector<const providers::Provider*>& providers);
+std::vector<providers::Device> ReadDevices(
+    const OptionBag& options, const std::vector<std::shared_ptr<const providers::Provider>>& providers);
 
 /// For each device in order: the nodes that its rules or no rules claim, as long as its kernels and budget
 /// allow; a node that does not fit ends the device's turn. What a rule's device does not take goes to later

@@ -388,8 +388,7 @@ TEST(Place, Statistics) {
 
 TEST(Place, ChosenDevices) {
   auto p = Placing::GpuAndHost(3);
-  std::vector<const providers::Provider*> all;
-  for (const auto& provider : p.providers) all.push_back(provider.get());
+  const std::vector<std::shared_ptr<const providers::Provider>> all(p.providers.begin(), p.providers.end());
   const auto names = [&](const std::string& text) {
     OptionBag options;
     options.Set("session.devices", text);

@@ -77,14 +77,14 @@ class TestProvider final : public providers::Provider {
 
 /// Everything that Place() needs, kept alive.
 struct Placing {
-  std::vector<std::unique_ptr<TestProvider>> providers;
+  std::vector<std::shared_ptr<TestProvider>> providers;
   OptionBag options;
   std::unique_ptr<ops::SymbolTable> table = std::make_unique<ops::SymbolTable>();
   shapes::GraphFacts facts;
   std::string model_folder;
 
   TestProvider& Add(std::string name, DeviceType type, int devices, std::vector<std::string> ops) {
-    providers.push_back(std::make_unique<TestProvider>(std::move(name), type, devices, ops));
+    providers.push_back(std::make_shared<TestProvider>(std::move(name), type, devices, ops));
     return *providers.back();
   }
   /// The host, and a GPU provider of that many devices that lacks kernels for Softmax.
@@ -99,9 +99,7 @@ struct Placing {
     PlaceRequest request;
     request.graph = &g;
     request.facts = &facts;
-    std::vector<const providers::Provider*> all;
-    for (const auto& p : providers) all.push_back(p.get());
-    request.devices = ReadDevices(options, all);
+    request.devices = ReadDevices(options, {providers.begin(), providers.end()});
     request.options = &options;
     request.model_folder = model_folder;
     return placement::Place(request);

@@ -1,5 +1,7 @@
 #include "providers/provider.h"
 
+#include "providers/device.h"
+
 namespace ullage::providers {
 
 std::string_view DeviceTypeName(DeviceType type) {
@@ -23,6 +25,10 @@ std::string_view DeviceTypeName(DeviceType type) {
 kernels::NodeEstimate Provider::Estimate(const DeviceInfo&, const kernels::KernelDef& def,
                                          const kernels::KernelInfo& info) const {
   return kernels::EstimateWorkspace(def, info);
+}
+
+std::unique_ptr<OpenDevice> Provider::Open(const DeviceInfo&) const {
+  return nullptr;
 }
 
 }  // namespace ullage::providers

@@ -25,7 +25,11 @@ struct DeviceInfo {
   int ordinal = 0;
   int64_t capacity_bytes = 0;
   int64_t free_bytes = 0;
+  /// Takes part only when the user names it (simulated devices, processors behind a GPU's interface).
+  bool only_when_named = false;
 };
+
+class OpenDevice;
 
 /// What the host knows about is behind this interface, the CPU included. Immutable after construction,
 /// thread-safe.
@@ -40,19 +44,21 @@ class Provider {
   /// Level 1 for a node that `def` would run on a device. Needs no device work.
   virtual kernels::NodeEstimate Estimate(const DeviceInfo& device, const kernels::KernelDef& def,
                                          const kernels::KernelInfo& info) const;
-  /// Takes part only when it is named (simulated devices).
-  virtual bool only_when_named() const { return false; }
+  /// Makes one of devices() ready for use; null: it is the host. Throws when it cannot be used.
+  virtual std::unique_ptr<OpenDevice> Open(const DeviceInfo& device) const;
 };
 
 /// The host. One instance for the process.
 const Provider& CpuProvider();
-/// Every provider there is; the host last.
-std::vector<const Provider*> AllProviders();
+
+/// Everybody there is, made for these options; the host last.
+std::vector<std::shared_ptr<const Provider>> AllProviders(const OptionBag& options);
 
 /// A device and who drives it.
 struct Device {
-  const Provider* provider = nullptr;
+  std::shared_ptr<const Provider> provider;
   DeviceInfo info;
+  std::shared_ptr<OpenDevice> open;  ///< null: the host, or not in use yet
 };
 
 }  // namespace ullage::providers

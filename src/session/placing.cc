@@ -16,7 +16,7 @@ std::unique_ptr<PlacedGraph> PlaceGraph(const SessionSpec& spec, const shapes::G
   request.graph = spec.graph.get();
   request.facts = &facts;
   request.devices = placement::ReadDevices(
-      spec.options, spec.providers.empty() ? providers::AllProviders() : spec.providers);
+      spec.options, spec.providers.empty() ? providers::AllProviders(spec.options) : spec.providers);
   request.options = &spec.options;
   request.threads = threads;
   request.model_folder = spec.model_folder;

@@ -64,8 +64,8 @@ struct SessionSpec {
   /// Graph output that is wanted for the last position only; empty: none.
   std::string last_token_output;
   std::optional<int64_t> cpu_limit;
-  /// Who may run nodes; empty: every provider there is. The session must not outlive them.
-  std::vector<const providers::Provider*> providers;
+  /// Who may run nodes; empty: every provider there is.
+  std::vector<std::shared_ptr<const providers::Provider>> providers;
   /// Stop after planning: no weight is read, nothing is reserved.
   bool plan_only = false;
   /// Gather node_stats() although the options name no file for them.

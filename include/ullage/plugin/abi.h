@@ -85,7 +85,8 @@ typedef enum ullage_device_type {
 enum {
   ULLAGE_DEVICE_UNIFIED_MEMORY = 1u << 0, /* its memory is the host's: spilling frees nothing */
   ULLAGE_DEVICE_CONCURRENT = 1u << 1,     /* compute may run concurrently on one kernel */
-  ULLAGE_DEVICE_BUFFER_OFFSETS = 1u << 2  /* memory is addressed as buffer and offset, never by pointer */
+  ULLAGE_DEVICE_BUFFER_OFFSETS = 1u << 2, /* memory is addressed as buffer and offset, never by pointer */
+  ULLAGE_DEVICE_ONLY_WHEN_NAMED = 1u << 3 /* takes part only when the user names it or its provider */
 };
 
 typedef struct ullage_device_info {
@@ -251,6 +252,9 @@ typedef struct ullage_kernel_api {
                             ullage_stream* stream);
   /* Where block `index` lies for good, whoever filled it. */
   ullage_status* (*set_prepacked)(ullage_kernel* kernel, size_t index, const ullage_region* region);
+  /* Once, when the session loads, after all blocks are set: what the first compute would otherwise do for the
+   * first time (compiling programs, loading libraries). Not called when a session is only planned. */
+  ullage_status* (*prepare)(ullage_kernel* kernel, ullage_stream* stream);
 } ullage_kernel_api;
 
 /* What a plugin's kernel objects begin with. */
@@ -321,17 +325,37 @@ typedef enum ullage_verdict {
 } ullage_verdict;
 
 /* ---- what a plugin gives ---- */
+typedef enum ullage_option_type {
+  ULLAGE_OPTION_BOOL = 0, /* "0" or "1" */
+  ULLAGE_OPTION_INT = 1,
+  ULLAGE_OPTION_SIZE = 2, /* "512MiB"; read as plain bytes */
+  ULLAGE_OPTION_STRING = 3,
+  ULLAGE_OPTION_TYPE_FORCE_32 = 0x7fffffff
+} ullage_option_type;
+
+typedef struct ullage_option_info {
+  size_t size;
+  const char* key; /* "ep.NAME.…", NAME being the provider's */
+  ullage_option_type type;
+  uint32_t reserved;
+  const char* default_value;
+  const char* doc;
+} ullage_option_info;
+
 typedef struct ullage_provider_api {
   size_t size;
   const char* name; /* "opencl" */
   const char* vendor;
   const char* version;
-  uint32_t only_when_named; /* 1: takes part only when the user names it */
-  uint32_t reserved;
+  const ullage_option_info* options; /* that its sessions understand */
+  size_t option_count;
 
-  ullage_status* (*devices)(ullage_device_info* infos, size_t capacity, size_t* needed);
+  /* Optional, quick, touches no driver: 0: there is nothing here that would take part without being named. */
+  uint32_t (*probe)(void);
   ullage_status* (*create)(const ullage_options* options, ullage_provider** provider);
   void (*release)(ullage_provider* provider);
+  ullage_status* (*devices)(ullage_provider* provider, ullage_device_info* infos, size_t capacity,
+                            size_t* needed);
   ullage_status* (*open_device)(ullage_provider* provider, int32_t ordinal, ullage_device** device);
   void (*close_device)(ullage_device* device);
 

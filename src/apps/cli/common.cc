@@ -23,7 +23,7 @@ const auto kStart = std::chrono::steady_clock::now();
 /// the session.
 void ReadPlacement(const Args& args, ModelOptions* m) {
   constexpr std::string_view kBudgets = "session.resource_partitioning_settings";
-  const auto devices = placement::ReadDevices(m->options, providers::AllProviders());
+  const auto devices = placement::ReadDevices(m->options, providers::AllProviders(m->options));
   std::vector<providers::DeviceInfo> infos;
   for (const auto& d : devices) infos.push_back(d.info);
   for (const auto& rule : placement::ReadRules(m->options).rules)

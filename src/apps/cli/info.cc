@@ -49,7 +49,7 @@ int DevicesCommand(const std::vector<std::string>& arguments) {
   Json list = Json::array();
   OptionBag options;
   if (const auto named = args.Value("--device")) options.Set("session.devices", *named);
-  for (const auto& device : placement::ReadDevices(options, providers::AllProviders())) {
+  for (const auto& device : placement::ReadDevices(options, providers::AllProviders(options))) {
     const auto& d = device.info;
     if (args.Has("--json"))
       list.push_back({{"name", d.name},

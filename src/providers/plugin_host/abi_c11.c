@@ -24,12 +24,13 @@ SIZE(ullage_estimate, 64);
 SIZE(ullage_slot, 40);
 SIZE(ullage_prepack_block, 40);
 PLACE(ullage_kernel_api, compute, 16);
-PLACE(ullage_kernel_api, set_prepacked, 48);
+PLACE(ullage_kernel_api, prepare, 56);
 PLACE(ullage_kernel_entry, state, 136);
 PLACE(ullage_kernel_entry, shape_bound, 168);
 PLACE(ullage_proposal, estimate, 32);
-PLACE(ullage_provider_api, devices, 40);
-PLACE(ullage_provider_api, run_end, 264);
+SIZE(ullage_option_info, 40);
+PLACE(ullage_provider_api, create, 56);
+PLACE(ullage_provider_api, run_end, 280);
 PLACE(ullage_host_api, create_status, 16);
 PLACE(ullage_host_api, stream, 264);
 #endif

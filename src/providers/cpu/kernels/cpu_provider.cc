@@ -82,8 +82,8 @@ const Provider& CpuProvider() {
   return cpu;
 }
 
-std::vector<const Provider*> AllProviders() {
-  return {&CpuProvider()};
+std::vector<std::shared_ptr<const Provider>> AllProviders(const OptionBag&) {
+  return {std::shared_ptr<const Provider>(std::shared_ptr<void>(), &CpuProvider())};
 }
 
 }  // namespace ullage::providers
