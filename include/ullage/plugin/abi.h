@@ -451,6 +451,7 @@ typedef struct ullage_host_api {
   ullage_status* (*set_shape_output)(ullage_shapes* shapes, size_t index, int32_t dtype, size_t rank,
                                      const int64_t* lower, const int64_t* upper);
 
+  /* An input that is left out, or an output that is not wanted, has dtype 0. */
   ullage_status* (*input)(ullage_context* context, size_t index, ullage_tensor* tensor);
   ullage_status* (*output)(ullage_context* context, size_t index, ullage_tensor* tensor);
   /* The final shape of an output whose size the data decide; within its bound. */
@@ -462,6 +463,13 @@ typedef struct ullage_host_api {
   ullage_status* (*scratch)(ullage_context* context, uint32_t slot, uint64_t bytes, uint32_t alignment,
                             ullage_region* region);
   ullage_stream* (*stream)(ullage_context* context); /* null: compute is done on return */
+
+  /* Element `at` of a list of strings; `found` is 0 beyond its end and where there is no such attribute. */
+  ullage_status* (*attribute_string_at)(const ullage_node* node, const char* name, size_t at,
+                                        const char** text, uint64_t* count, uint32_t* found);
+  /* How a constant input is stored whose elements share scales in blocks: GGUF's name in lower case ("q4_k").
+   * Its dims are those of the elements, its bytes blocks, row by row. Null: it is stored as its type says. */
+  const char* (*node_block_type)(const ullage_node* node, size_t index);
 } ullage_host_api;
 
 /* The one symbol of a plugin. `host` outlives the plugin. A plugin that cannot work with `host->abi_version`

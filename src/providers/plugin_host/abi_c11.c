@@ -33,6 +33,8 @@ PLACE(ullage_provider_api, create, 56);
 PLACE(ullage_provider_api, run_end, 280);
 PLACE(ullage_host_api, create_status, 16);
 PLACE(ullage_host_api, stream, 264);
+PLACE(ullage_host_api, attribute_string_at, 272);
+PLACE(ullage_host_api, node_block_type, 280);
 #endif
 
 /* A plugin without providers: everything that the header asks for can be written in C. */
