@@ -5,13 +5,18 @@
  * - Every struct and table begins with its size in bytes as its maker knows it. A reader uses no member
  * beyond that size and ignores what it does not know. Members are only ever appended; none is moved or
  * reused. A null function is a feature that is not there.
+ * - Who passes a struct sets its size, also of one that the other side is to fill. Elements of an array of
+ *   structs lie as far apart as the size of its first one says: ULLAGE_AT steps through them. Structs that
+ * lie within others (regions, the estimate of a proposal) never grow.
  * - Objects of the other side are opaque pointers. Who creates an object releases it, through the same table:
  *   no memory is allocated on one side and freed on the other, and no allocator is handed over. Arrays belong
- * to the caller, who states a capacity; the callee always sets `needed`, and fills nothing beyond the
- * capacity.
+ *   to the caller, who states a capacity; the callee always sets `needed`, and fills nothing beyond the
+ *   capacity.
  * - A function returns a status, null when all is well; statuses are made and released by the host. No
  *   exception, signal or longjmp crosses.
- * - Text is UTF-8, ends with NUL, and lives as long as the object that it was read from, or the call.
+ * - Text is UTF-8, ends with NUL, and lives as long as the object that it was read from, or the call. The
+ * view of a node that a kernel is created from lives as long as that kernel, with the bytes of its constants;
+ *   other views live for the call.
  * - The host owns budgets. A plugin estimates, declares and proposes; it is told what was refused and never
  *   asks for more. The host allocates all planned memory through `reserve` and hands out regions of it.
  * - Every function may be called from any thread, not concurrently on the same object unless said otherwise.
@@ -27,6 +32,9 @@ extern "C" {
 #endif
 
 #define ULLAGE_ABI_VERSION 1u
+
+/* Element `index` of an array of structs that begin with their size. */
+#define ULLAGE_AT(type, array, index) ((type*)((char*)(array) + (size_t)(index) * (array)->size))
 
 /* ---- objects ---- */
 typedef struct ullage_status ullage_status;     /* host: why a call failed */
@@ -100,8 +108,10 @@ typedef struct ullage_device_info {
   const char* bus_id; /* "0000:01:00.0"; null: unknown */
   uint8_t uuid[16];   /* zeros: unknown */
   uint64_t total_bytes;
-  uint32_t units;     /* multiprocessors, cores; 0: unknown */
-  uint32_t alignment; /* of allocations and offsets, a power of two */
+  uint32_t units;          /* multiprocessors, cores; 0: unknown */
+  uint32_t alignment;      /* of allocations and offsets, a power of two */
+  uint64_t free_bytes;     /* now; 0: unknown */
+  uint64_t copy_bandwidth; /* host to device, bytes per second; 0: unknown */
 } ullage_device_info;
 
 /* ---- memory ---- */
@@ -168,6 +178,7 @@ typedef struct ullage_value_info {
   size_t rank; /* 0: a scalar */
   const int64_t* lower;
   const int64_t* upper;
+  uint64_t max_elements; /* tighter than the product of the upper ends, where known; UINT64_MAX: not */
 } ullage_value_info;
 
 typedef struct ullage_tensor {
@@ -179,6 +190,19 @@ typedef struct ullage_tensor {
   int64_t capacity; /* of axis rank-2 where the value is a cache with room; 0: dense */
   ullage_region region;
 } ullage_tensor;
+
+typedef enum ullage_attribute_type {
+  ULLAGE_ATTRIBUTE_ABSENT = 0,
+  ULLAGE_ATTRIBUTE_INT = 1,
+  ULLAGE_ATTRIBUTE_FLOAT = 2,
+  ULLAGE_ATTRIBUTE_STRING = 3,
+  ULLAGE_ATTRIBUTE_TENSOR = 4,
+  ULLAGE_ATTRIBUTE_INTS = 5,
+  ULLAGE_ATTRIBUTE_FLOATS = 6,
+  ULLAGE_ATTRIBUTE_STRINGS = 7,
+  ULLAGE_ATTRIBUTE_OTHER = 8, /* graphs, lists of tensors */
+  ULLAGE_ATTRIBUTE_FORCE_32 = 0x7fffffff
+} ullage_attribute_type;
 
 /* ---- level 1: an estimate before there is a kernel ---- */
 typedef enum ullage_certainty {
@@ -273,6 +297,12 @@ typedef struct ullage_pair {
   uint32_t input, output;
 } ullage_pair;
 
+enum {
+  /* compute states the shapes of its results with set_output_shape, before it returns and before it asks for
+   * their memory. */
+  ULLAGE_KERNEL_LATE = 1u << 0
+};
+
 typedef struct ullage_kernel_entry {
   size_t size;
   const char* domain; /* "": ai.onnx */
@@ -285,7 +315,7 @@ typedef struct ullage_kernel_entry {
   size_t input_space_count;
   const ullage_space_kind* output_spaces;
   size_t output_space_count;
-  const ullage_pair* aliases; /* the output is the input's memory */
+  const ullage_pair* aliases; /* the output begins as the input: its memory, or a copy made before compute */
   size_t alias_count;
   const ullage_pair* may_alias; /* the output may be written over the input */
   size_t may_alias_count;
@@ -347,7 +377,7 @@ typedef struct ullage_provider_api {
   const char* name; /* "opencl" */
   const char* vendor;
   const char* version;
-  const ullage_option_info* options; /* that its sessions understand */
+  const ullage_option_info* options; /* that its sessions understand; lives as long as the plugin */
   size_t option_count;
 
   /* Optional, quick, touches no driver: 0: there is nothing here that would take part without being named. */
@@ -394,6 +424,7 @@ typedef struct ullage_provider_api {
   /* Makes the kernel of an accepted fused group; its nodes are those of the view. */
   ullage_status* (*compile)(ullage_provider* provider, ullage_device* device, uint64_t proposal,
                             const ullage_graph* group, const ullage_options* options, ullage_kernel** kernel);
+  /* Optional, around each Run that uses the device; Runs may overlap. */
   void (*run_begin)(ullage_device* device);
   void (*run_end)(ullage_device* device);
 } ullage_provider_api;
@@ -415,7 +446,8 @@ typedef struct ullage_host_api {
   ullage_status* (*create_status)(ullage_code code, const char* message);
   void (*release_status)(ullage_status* status);
   void (*log)(int32_t level, const char* message); /* 0 debug, 1 info, 2 warning, 3 error */
-  /* The value of a key, its default, or null for an unknown key. */
+  /* The value of a key (sizes as plain bytes, booleans as "0" or "1"), its default, or null for an unknown
+   * key. */
   const char* (*option)(const ullage_options* options, const char* key);
 
   size_t (*graph_size)(const ullage_graph* graph); /* nodes, in topological order */
@@ -430,8 +462,12 @@ typedef struct ullage_host_api {
   ullage_status* (*node_output)(const ullage_node* node, size_t index, ullage_value_info* info);
   /* Index in the graph view of the node that makes input `index`; SIZE_MAX: none of them. */
   size_t (*node_producer)(const ullage_graph* graph, const ullage_node* node, size_t index);
-  /* A constant input in host memory; bytes is null where the data are not there (planning). */
+  /* A constant input in host memory; bytes is null where the data are not there (planning), count their
+   * number, which is 0 where the input is no constant. */
   ullage_status* (*node_constant)(const ullage_node* node, size_t index, const void** bytes, uint64_t* count);
+  size_t (*node_attributes)(const ullage_node* node);
+  const char* (*attribute_name)(const ullage_node* node, size_t index);
+  ullage_attribute_type (*attribute_type)(const ullage_node* node, const char* name);
   /* Attributes: `found` is 0 for one that is not there; another type is an error. */
   ullage_status* (*attribute_int)(const ullage_node* node, const char* name, int64_t* value, uint32_t* found);
   ullage_status* (*attribute_float)(const ullage_node* node, const char* name, float* value, uint32_t* found);
@@ -441,6 +477,8 @@ typedef struct ullage_host_api {
                                    size_t* count, uint32_t* found);
   ullage_status* (*attribute_floats)(const ullage_node* node, const char* name, const float** values,
                                      size_t* count, uint32_t* found);
+  ullage_status* (*attribute_tensor)(const ullage_node* node, const char* name, ullage_value_info* info,
+                                     const void** bytes, uint64_t* count, uint32_t* found);
 
   ullage_status* (*add_kernel)(ullage_registry* registry, const ullage_kernel_entry* entry);
   ullage_status* (*add_proposal)(ullage_sink* sink, const ullage_proposal* proposal);

@@ -13,12 +13,12 @@ PLACE(ullage_resource_count, value, 8);
 PLACE(ullage_device_info, type, 8);
 PLACE(ullage_device_info, ordinal, 32);
 PLACE(ullage_device_info, total_bytes, 64);
-SIZE(ullage_device_info, 80);
+SIZE(ullage_device_info, 96);
 SIZE(ullage_space_info, 32);
 SIZE(ullage_region, 40);
 SIZE(ullage_copy, 88);
 SIZE(ullage_memory_info, 32);
-SIZE(ullage_value_info, 48);
+SIZE(ullage_value_info, 56);
 SIZE(ullage_tensor, 80);
 SIZE(ullage_estimate, 64);
 SIZE(ullage_slot, 40);
@@ -32,9 +32,9 @@ SIZE(ullage_option_info, 40);
 PLACE(ullage_provider_api, create, 56);
 PLACE(ullage_provider_api, run_end, 280);
 PLACE(ullage_host_api, create_status, 16);
-PLACE(ullage_host_api, stream, 264);
-PLACE(ullage_host_api, attribute_string_at, 272);
-PLACE(ullage_host_api, node_block_type, 280);
+PLACE(ullage_host_api, stream, 296);
+PLACE(ullage_host_api, attribute_string_at, 304);
+PLACE(ullage_host_api, node_block_type, 312);
 #endif
 
 /* A plugin without providers: everything that the header asks for can be written in C. */
