@@ -311,9 +311,15 @@ class Reader {
 };
 
 std::shared_ptr<const GgufFile> GgufFile::Open(const std::string& path, bool require_data) {
-  auto map = MappedFile::Open(path);
-  const auto bytes = map->bytes();
-  return Parse(bytes, std::move(map), path, require_data);
+  const auto map = MappedFile::Open(path);
+  const auto file = std::const_pointer_cast<GgufFile>(Parse(map->bytes(), map, path, require_data));
+  file->map_ = map;
+  return file;
+}
+
+void GgufFile::DropHeader() const {
+  if (map_)
+    map_->DontNeed(bytes_.first(static_cast<size_t>(std::min<uint64_t>(data_offset_, bytes_.size()))));
 }
 
 std::shared_ptr<const GgufFile> GgufFile::Parse(std::span<const std::byte> bytes,

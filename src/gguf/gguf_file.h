@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/mapped_file.h"
 #include "gguf/tensor_type.h"
 #include "graph/constant.h"
 #include "ullage/tensor.h"
@@ -97,6 +98,10 @@ class GgufFile {
   std::optional<std::vector<float>> Floats(std::string_view key) const;
   std::optional<std::vector<std::string_view>> Strings(std::string_view key) const;
 
+  /// Gives back the header's pages of a file that is mapped, which vocabularies make large; they are read
+  /// again when touched.
+  void DropHeader() const;
+
   std::span<const TensorInfo> tensors() const { return tensors_; }
   const TensorInfo* FindTensor(std::string_view name) const;
   /// The data of a tensor as a view. Dense types keep their dtype; block types are kUInt8 with the logical
@@ -117,6 +122,7 @@ class GgufFile {
   std::string path_;
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> owner_;
+  std::shared_ptr<const MappedFile> map_;  // null: bytes in memory
   uint32_t version_ = 0;
   uint32_t alignment_ = 32;
   uint64_t data_offset_ = 0;

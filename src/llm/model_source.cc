@@ -214,6 +214,7 @@ void ReadGguf(const fs::path& path, bool plan_only, ModelSource* source) {
   source->type = gguf::ReadDescription(*source->gguf).architecture;
   source->context_length = source->gguf->Int(source->type + ".context_length").value_or(0);
   source->stop_ids = gguf::ReadTokenizerData(source->gguf).stop_ids;
+  source->gguf->DropHeader();
 }
 
 }  // namespace

@@ -28,7 +28,9 @@ std::shared_ptr<const Tokenizer> LoadTokenizer(const ModelSource& source) {
     t.add_bos = d.add_bos;
     t.add_eos = d.add_eos;
     t.add_space_prefix = d.add_space_prefix;
-    return LoadGgufTokenizer(t);
+    auto tokenizer = LoadGgufTokenizer(t);
+    source.gguf->DropHeader();
+    return tokenizer;
   }
   std::error_code error;
   for (const fs::path& folder : {fs::path(source.folder), fs::path(source.folder) / ".."})
@@ -61,6 +63,7 @@ ChatSource LoadChatSource(const ModelSource& source) {
   for (const auto& [name, text] : d.named_templates)
     chat.templates.push_back({name, source.file, std::string(text)});
   chat.model = source.name;
+  source.gguf->DropHeader();
   return chat;
 }
 

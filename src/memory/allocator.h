@@ -92,6 +92,9 @@ class HostAllocator : public Allocator {
 /// control group leaves. A snapshot.
 int64_t AvailableHostBytes();
 
+/// Gives back to the system what the C library keeps of memory that was freed.
+void TrimHeap();
+
 struct RegionOptions {
   size_t alignment = 4096;  ///< of the base; a power of two
   bool huge_pages = true;   ///< ask for transparent huge pages when the region is at least 2 MiB; advice only

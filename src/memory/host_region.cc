@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -78,6 +79,10 @@ int64_t AvailableInGroup() {
 }
 
 }  // namespace
+
+void TrimHeap() {
+  ::malloc_trim(0);
+}
 
 int64_t AvailableHostBytes() {
   return std::min(AvailableInSystem(), AvailableInGroup());

@@ -110,7 +110,8 @@ int BenchCommand(const std::vector<std::string>& arguments) {
                 depth = args.Int("--depth", 0, 0);
   const int64_t repeat = args.Int("-r", 5, 1);
   if (args.Has("--shape")) return BenchGraph(source, options, args);
-  llm::DecoderOptions d = DecoderOptionsOf(options);
+  const auto tokenizer = TokenizerIfAny(source);  // not used, but held as by `run`
+  llm::DecoderOptions d = DecoderOptionsOf(options, tokenizer.get());
   if (d.context == 0) d.context = std::max<int64_t>(depth + std::max(prompt, decode + 1), 64);
   const double load_start = Now();
   std::unique_ptr<llm::Decoder> decoder;

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "memory/allocator.h"
 #include "placement/place.h"
 
 namespace ullage::cli {
@@ -88,14 +89,26 @@ ModelOptions ReadModelOptions(const Args& args) {
   return m;
 }
 
-llm::DecoderOptions DecoderOptionsOf(const ModelOptions& m) {
+llm::DecoderOptions DecoderOptionsOf(const ModelOptions& m, const llm::Tokenizer* tokenizer) {
   llm::DecoderOptions d;
   d.options = m.options;
   d.threads = m.threads;
   d.context = m.context;
   d.chunk = m.chunk;
   d.cpu_limit = m.cpu_limit;
+  if (tokenizer)
+    d.extra.push_back({"tokenizer", memory::Tag::kOverhead, static_cast<int64_t>(tokenizer->memory_bytes())});
   return d;
+}
+
+std::shared_ptr<const llm::Tokenizer> TokenizerIfAny(const llm::ModelSource& source) {
+  std::shared_ptr<const llm::Tokenizer> tokenizer;
+  try {
+    tokenizer = llm::LoadTokenizer(source);
+  } catch (const Error&) {
+  }
+  memory::TrimHeap();
+  return tokenizer;
 }
 
 void PrintWarnings(const session::Session& session) {

@@ -32,7 +32,11 @@ struct ModelOptions {
   bool json = false;
 };
 ModelOptions ReadModelOptions(const Args& args);
-llm::DecoderOptions DecoderOptionsOf(const ModelOptions& options);
+/// `tokenizer`, when there is one, is planned and counted with the decoder.
+llm::DecoderOptions DecoderOptionsOf(const ModelOptions& options, const llm::Tokenizer* tokenizer);
+/// The model's tokenizer; null when it has none, or none that can be used. What loading it took is given
+/// back: it is loaded before the model, so that the peak is what stays.
+std::shared_ptr<const llm::Tokenizer> TokenizerIfAny(const llm::ModelSource& source);
 
 /// What placement has to say, on stderr.
 void PrintWarnings(const session::Session& session);

@@ -85,7 +85,7 @@ int InspectCommand(const std::vector<std::string>& arguments) {
   const session::Session* s = nullptr;
   if (!args.Has("--shape")) {
     try {
-      llm::DecoderOptions d = DecoderOptionsOf(options);
+      llm::DecoderOptions d = DecoderOptionsOf(options, TokenizerIfAny(source).get());
       d.plan_only = true;
       decoder = llm::Decoder::Create(source, d);
       s = &decoder->session();

@@ -84,16 +84,17 @@ int PerplexityCommand(const std::vector<std::string>& arguments) {
   const ModelOptions options = ReadModelOptions(args);
   const llm::ModelSource source = llm::FindModel(args.Model(), options.variant, false);
   std::vector<std::vector<int32_t>> sequences;
+  std::shared_ptr<const llm::Tokenizer> tokenizer;
   if (const auto ids = args.Value("--ids")) {
     sequences = ReadIds(*ids);
   } else if (const auto file = args.Value("--file")) {
-    const auto tokenizer = llm::LoadTokenizer(source);
+    tokenizer = llm::LoadTokenizer(source);
     if (!tokenizer) Throw(Code::kUnsupported, source.name, " has no tokenizer; give token ids with --ids");
     sequences.push_back(tokenizer->Encode(ReadFile(*file)));
   } else {
     throw Error(Code::kUsage, "perplexity needs --file TEXT or --ids FILE");
   }
-  llm::DecoderOptions d = DecoderOptionsOf(options);
+  llm::DecoderOptions d = DecoderOptionsOf(options, tokenizer.get());
   d.all_logits = true;
   if (d.chunk == 0) d.chunk = 64;  // logits of a whole chunk are kept
   const auto decoder = llm::CreateFitting(source, d);

@@ -20,8 +20,8 @@ int PlanCommand(const std::vector<std::string>& arguments) {
   std::vector<session::Remedy> remedies;
   const session::Session* planned = nullptr;
   if (!args.Has("--shape")) {
-    llm::DecoderOptions d = DecoderOptionsOf(options);
     try {
+      const llm::DecoderOptions d = DecoderOptionsOf(options, TokenizerIfAny(source).get());
       decoder = llm::PlanFitting(source, d, &remedies);
       planned = &decoder->session();
       report.context = decoder->context();

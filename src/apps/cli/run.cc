@@ -53,24 +53,22 @@ int RunCommand(const std::vector<std::string>& arguments) {
   const llm::GenerateOptions generate = ReadGenerateOptions(args, source.defaults);
 
   const auto load_start = SecondsSinceStart();
-  // The decoder loads while the tokenizer does, and while the prompt is read.
-  auto loading =
-      std::async(std::launch::async, [&] { return llm::CreateFitting(source, DecoderOptionsOf(options)); });
   const bool by_ids = args.Has("--prompt-ids");
-  std::shared_ptr<const llm::Tokenizer> tokenizer;
-  try {
-    tokenizer = llm::LoadTokenizer(source);
-  } catch (const Error&) {
-    if (!by_ids) throw;
+  const auto tokenizer = TokenizerIfAny(source);
+  if (!tokenizer && !by_ids) {
+    llm::LoadTokenizer(source);  // says what is wrong
+    Throw(Code::kUnsupported, source.name, " has no tokenizer; give the prompt with --prompt-ids");
   }
+  // The decoder loads while the prompt is read.
+  auto loading = std::async(std::launch::async, [&] {
+    return llm::CreateFitting(source, DecoderOptionsOf(options, tokenizer.get()));
+  });
   std::vector<int32_t> prompt;
   std::string text;
   bool chat = false;
   if (by_ids) {
     prompt = ParseIds(*args.Value("--prompt-ids"), "--prompt-ids");
   } else {
-    if (!tokenizer)
-      Throw(Code::kUnsupported, source.name, " has no tokenizer; give the prompt with --prompt-ids");
     if (const auto p = args.Value("--prompt"))
       text = *p;
     else if (const auto f = args.Value("--file"))

@@ -51,11 +51,22 @@ size_t SpaceAfter(std::string_view text, size_t pos) {
 
 }  // namespace
 
+size_t MemoryBytes(const std::vector<AddedToken>& tokens) {
+  size_t bytes = tokens.capacity() * sizeof(AddedToken);
+  for (const AddedToken& token : tokens)
+    if (token.content.capacity() >= sizeof(std::string) / 2) bytes += token.content.capacity();
+  return bytes;
+}
+
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens, const std::vector<std::string>& patterns)
     : tokens_(std::move(tokens)) {
   std::vector<std::pair<std::string, int32_t>> entries;
   for (size_t i = 0; i < patterns.size(); ++i) entries.emplace_back(patterns[i], static_cast<int32_t>(i));
   trie_ = TokenTrie(std::move(entries));
+}
+
+size_t AddedTokenFinder::memory_bytes() const {
+  return MemoryBytes(tokens_) + trie_.memory_bytes();
 }
 
 void AddedTokenFinder::Split(std::string_view text, bool parse_special, std::vector<TextSection>& out) const {

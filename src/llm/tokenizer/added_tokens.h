@@ -22,6 +22,9 @@ struct AddedToken {
   bool parsed = true;        ///< false: known by id and name only, never looked for in text
 };
 
+/// What the tokens hold.
+size_t MemoryBytes(const std::vector<AddedToken>& tokens);
+
 /// A part of a text: an added token (id >= 0), or text between them.
 struct TextSection {
   TokenId id;
@@ -38,6 +41,7 @@ class AddedTokenFinder {
   /// Appends the sections of the text in order; special tokens are left alone unless `parse_special`. Where
   /// rstrip takes white space that belongs to the next token, that token follows nevertheless.
   void Split(std::string_view text, bool parse_special, std::vector<TextSection>& out) const;
+  size_t memory_bytes() const;
 
  private:
   std::vector<AddedToken> tokens_;

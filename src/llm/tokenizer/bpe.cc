@@ -1,8 +1,8 @@
 #include "llm/tokenizer/bpe.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 #include "llm/tokenizer/merge_queue.h"
@@ -45,27 +45,25 @@ std::array<TokenId, 256> ByteTokens(const TokenTable& tokens) {
 }
 
 void MergeTable::Reserve(size_t merges) {
-  Grow(std::bit_ceil(merges * 2 + 16));
+  Grow(merges * 10 / 7 + 16);
 }
 
 void MergeTable::Grow(size_t slots) {
   if (slots <= slots_.size()) return;
-  std::vector<Slot> old = std::move(slots_);
-  slots_.assign(slots, Slot());
+  const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(slots));
   for (const Slot& s : old) {
     if (s.key == kEmpty) continue;
-    size_t at = Hash(s.key) & (slots - 1);
-    while (slots_[at].key != kEmpty) at = (at + 1) & (slots - 1);
+    size_t at = PlaceOf(s.key);
+    while (slots_[at].key != kEmpty) at = Next(at);
     slots_[at] = s;
   }
 }
 
 void MergeTable::Add(TokenId left, TokenId right, Merge merge) {
-  if ((size_ + 1) * 2 > slots_.size()) Grow(std::bit_ceil(size_ * 4 + 16));
+  if ((size_ + 1) * 4 > slots_.size() * 3) Grow(size_ * 2 + 16);
   const uint64_t key = Key(left, right);
-  const size_t mask = slots_.size() - 1;
-  size_t at = Hash(key) & mask;
-  while (slots_[at].key != kEmpty && slots_[at].key != key) at = (at + 1) & mask;
+  size_t at = PlaceOf(key);
+  while (slots_[at].key != kEmpty && slots_[at].key != key) at = Next(at);
   if (slots_[at].key == kEmpty) ++size_;
   slots_[at] = {key, merge.rank, merge.merged};
 }
@@ -117,6 +115,11 @@ BpeModel::BpeModel(TokenTable tokens, BpeOptions options, MergeTable merges)
     AppendUtf8(text, c);
     character_tokens_[c] = tokens_.Find(text);
   }
+}
+
+size_t BpeModel::memory_bytes() const {
+  return Model::memory_bytes() + merges_.memory_bytes() + character_tokens_.capacity() * sizeof(TokenId) +
+         PieceCache::MemoryBytes();
 }
 
 TokenId BpeModel::CharacterToken(std::string_view character) const {

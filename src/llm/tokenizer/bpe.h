@@ -23,14 +23,14 @@ class MergeTable {
   Merge Find(TokenId left, TokenId right) const {
     if (slots_.empty()) return {kNoRank, kNoToken};
     const uint64_t key = Key(left, right);
-    const size_t mask = slots_.size() - 1;
-    for (size_t at = Hash(key) & mask;; at = (at + 1) & mask) {
+    for (size_t at = PlaceOf(key);; at = Next(at)) {
       const Slot& s = slots_[at];
       if (s.key == key) return {s.rank, s.merged};
       if (s.key == kEmpty) return {kNoRank, kNoToken};
     }
   }
   size_t size() const { return size_; }
+  size_t memory_bytes() const { return slots_.capacity() * sizeof(Slot); }
 
  private:
   static constexpr uint64_t kEmpty = ~uint64_t{0};
@@ -42,13 +42,15 @@ class MergeTable {
   static uint64_t Key(TokenId left, TokenId right) {
     return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32) | static_cast<uint32_t>(right);
   }
-  static uint64_t Hash(uint64_t key) {
+  size_t PlaceOf(uint64_t key) const {
     key *= 0x9E3779B97F4A7C15u;
-    return key ^ (key >> 32);
+    key = (key ^ key >> 32) * 0xD6E8FEB86659FD93u;
+    return static_cast<size_t>((key >> 32) * slots_.size() >> 32);
   }
+  size_t Next(size_t at) const { return at + 1 == slots_.size() ? 0 : at + 1; }
   void Grow(size_t slots);
 
-  std::vector<Slot> slots_;
+  std::vector<Slot> slots_;  // open addressing
   size_t size_ = 0;
 };
 
@@ -86,6 +88,7 @@ class BpeModel final : public Model {
   };
 
   void Encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const override;
+  size_t memory_bytes() const override;
 
  private:
   BpeModel(TokenTable tokens, BpeOptions options, MergeTable merges);
@@ -126,6 +129,7 @@ class ScoreBpeModel final : public Model {
                 Options options);
 
   void Encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const override;
+  size_t memory_bytes() const override;
 
  private:
   void RatePair(std::string_view piece, ModelScratch& scratch, int32_t left) const;

@@ -25,6 +25,7 @@ class PieceCache {
   };
   const Entry* Find(std::string_view piece, uint64_t hash) const;
   void Store(std::string_view piece, uint64_t hash, const TokenId* ids, size_t count);
+  static constexpr size_t MemoryBytes() { return kSlots * sizeof(Entry); }
 
  private:
   static constexpr size_t kSlots = size_t{1} << 14;
@@ -64,6 +65,8 @@ class Model {
   /// Appends the tokens of a non-empty piece of valid UTF-8.
   virtual void Encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const = 0;
   const TokenTable& tokens() const { return tokens_; }
+  /// What its tables hold, with what one encoder keeps between texts.
+  virtual size_t memory_bytes() const { return tokens_.memory_bytes(); }
 
  protected:
   explicit Model(TokenTable tokens) : tokens_(std::move(tokens)) {}

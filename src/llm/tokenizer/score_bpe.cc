@@ -35,6 +35,11 @@ ScoreBpeModel::ScoreBpeModel(TokenTable tokens, const std::vector<float>& scores
   }
 }
 
+size_t ScoreBpeModel::memory_bytes() const {
+  return Model::memory_bytes() + types_.capacity() * sizeof(PieceType) +
+         order_.capacity() * sizeof(uint32_t) + whole_.memory_bytes();
+}
+
 void ScoreBpeModel::RatePair(std::string_view piece, ModelScratch& scratch, int32_t left) const {
   auto& s = scratch.symbols[static_cast<size_t>(left)];
   s.rank = kNoRank;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "core/error.h"
 
@@ -13,6 +14,13 @@ namespace {
 uint64_t Mix(uint64_t a, uint64_t b) {
   const auto product = static_cast<unsigned __int128>(a) * b;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+/// Slots of a frozen table for each 7 texts.
+constexpr size_t kSlotsPerSeven = 10;
+
+size_t PlaceOf(uint32_t hash, size_t slots) {
+  return static_cast<size_t>(static_cast<uint64_t>(hash) * slots >> 32);
 }
 
 std::string Quoted(std::string_view text) {
@@ -37,19 +45,18 @@ uint64_t HashBytes(std::string_view bytes) {
 
 void TokenTable::Reserve(size_t tokens, size_t bytes) {
   entries_.reserve(tokens);
-  arena_.reserve(bytes);
-  Grow(std::bit_ceil(tokens * 2 + 16));
+  text_.reserve(bytes);
+  Grow(std::bit_ceil(tokens * 3 / 2 + 16));
 }
 
 void TokenTable::Grow(size_t slots) {
-  if (slots <= slots_.size()) return;
-  slots_.assign(slots, Slot());
-  const size_t mask = slots - 1;
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    const auto hash = HashBytes(Text(entries_[i]));
-    size_t at = hash & mask;
-    while (slots_[at].entry >= 0) at = (at + 1) & mask;
-    slots_[at] = {static_cast<uint32_t>(hash >> 32), static_cast<int32_t>(i)};
+  if (slots <= wide_.size()) return;
+  const std::vector<WideSlot> old = std::exchange(wide_, std::vector<WideSlot>(slots));
+  for (const WideSlot& slot : old) {
+    if (slot.entry < 0) continue;
+    size_t at = PlaceOf(slot.hash, slots);
+    while (wide_[at].entry >= 0) at = (at + 1) & (slots - 1);
+    wide_[at] = slot;
   }
 }
 
@@ -57,13 +64,12 @@ void TokenTable::Add(std::string_view text, int64_t id, Duplicate duplicate) {
   if (id < 0 || id >= std::numeric_limits<TokenId>::max()) {
     Throw(Code::kInvalidModel, "token ", Quoted(text), ": id ", id, " is out of range");
   }
-  if ((entries_.size() + 1) * 2 > slots_.size()) Grow(std::bit_ceil(entries_.size() * 4 + 16));
-  const uint64_t hash = HashBytes(text);
-  const size_t mask = slots_.size() - 1;
-  size_t at = hash & mask;
-  for (; slots_[at].entry >= 0; at = (at + 1) & mask) {
-    if (slots_[at].hash != static_cast<uint32_t>(hash >> 32)) continue;
-    const Entry& other = entries_[static_cast<size_t>(slots_[at].entry)];
+  if ((entries_.size() + 1) * 4 > wide_.size() * 3) Grow(std::bit_ceil(entries_.size() * 2 + 16));
+  const auto hash = static_cast<uint32_t>(HashBytes(text) >> 32);
+  size_t at = PlaceOf(hash, wide_.size());
+  for (; wide_[at].entry >= 0; at = (at + 1) & (wide_.size() - 1)) {
+    if (wide_[at].hash != hash) continue;
+    const Entry& other = entries_[static_cast<size_t>(wide_[at].entry)];
     if (Text(other) != text) continue;
     if (duplicate == Duplicate::kThrow) {
       Throw(Code::kInvalidModel, "token ", Quoted(text), " occurs twice, with the ids ", other.id, " and ",
@@ -73,13 +79,13 @@ void TokenTable::Add(std::string_view text, int64_t id, Duplicate duplicate) {
     entries_.push_back({other.offset, other.length, static_cast<TokenId>(id)});
     return;
   }
-  if (arena_.size() + text.size() > std::numeric_limits<uint32_t>::max()) {
+  if (text_.size() + text.size() >= std::numeric_limits<uint32_t>::max()) {
     Throw(Code::kInvalidModel, "the vocabulary's text exceeds 4 GiB");
   }
-  slots_[at] = {static_cast<uint32_t>(hash >> 32), static_cast<int32_t>(entries_.size())};
+  wide_[at] = {hash, static_cast<int32_t>(entries_.size())};
   entries_.push_back(
-      {static_cast<uint32_t>(arena_.size()), static_cast<uint32_t>(text.size()), static_cast<TokenId>(id)});
-  arena_.append(text);
+      {static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(text.size()), static_cast<TokenId>(id)});
+  text_.append(text);
   max_bytes_ = std::max(max_bytes_, text.size());
 }
 
@@ -89,33 +95,50 @@ void TokenTable::Freeze() {
   if (highest > 8 * entries_.size() + (size_t{1} << 20)) {
     Throw(Code::kInvalidModel, "token id ", highest - 1, " is out of range for ", entries_.size(), " tokens");
   }
-  id_limit_ = highest;
-  by_id_.assign(highest, -1);
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    int32_t& place = by_id_[static_cast<size_t>(entries_[i].id)];
-    if (place >= 0) {
-      Throw(Code::kInvalidModel, "tokens ", Quoted(Text(entries_[static_cast<size_t>(place)])), " and ",
-            Quoted(Text(entries_[i])), " have the same id ", entries_[i].id);
+  places_.assign(highest, Place());
+  for (const Entry& e : entries_) {
+    Place& place = places_[static_cast<size_t>(e.id)];
+    if (place.length != kHole) {
+      Throw(Code::kInvalidModel, "tokens ", Quoted(Text(place)), " and ", Quoted(Text(e)),
+            " have the same id ", e.id);
     }
-    place = static_cast<int32_t>(i);
+    place = {e.offset, e.length};
   }
+  size_ = entries_.size();
+  id_bits_ = static_cast<int>(std::bit_width(highest));
+  slots_.assign(size_ * kSlotsPerSeven / 7 + 1, 0);
+  for (const WideSlot& slot : wide_) {
+    if (slot.entry < 0) continue;
+    size_t at = PlaceOf(slot.hash, slots_.size());
+    while (slots_[at] != 0) at = at + 1 == slots_.size() ? 0 : at + 1;
+    const auto id = static_cast<uint32_t>(entries_[static_cast<size_t>(slot.entry)].id);
+    slots_[at] = slot.hash << id_bits_ | (id + 1);
+  }
+  entries_ = {};
+  wide_ = {};
+  text_.shrink_to_fit();
 }
 
-TokenId TokenTable::FindHashed(std::string_view text, uint64_t hash) const {
+TokenId TokenTable::FindHashed(std::string_view text, uint64_t full_hash) const {
   if (slots_.empty()) return kNoToken;
-  const size_t mask = slots_.size() - 1;
-  for (size_t at = hash & mask; slots_[at].entry >= 0; at = (at + 1) & mask) {
-    if (slots_[at].hash != static_cast<uint32_t>(hash >> 32)) continue;
-    const Entry& e = entries_[static_cast<size_t>(slots_[at].entry)];
-    if (Text(e) == text) return e.id;
+  const auto hash = static_cast<uint32_t>(full_hash >> 32);
+  const uint32_t id_mask = (uint32_t{1} << id_bits_) - 1, part = hash << id_bits_;
+  for (size_t at = PlaceOf(hash, slots_.size()); slots_[at] != 0; at = at + 1 == slots_.size() ? 0 : at + 1) {
+    if ((slots_[at] & ~id_mask) != part) continue;
+    const auto id = static_cast<TokenId>((slots_[at] & id_mask) - 1);
+    if (Text(places_[static_cast<size_t>(id)]) == text) return id;
   }
   return kNoToken;
 }
 
 std::optional<std::string_view> TokenTable::TextOf(TokenId id) const {
-  if (id < 0 || static_cast<size_t>(id) >= by_id_.size() || by_id_[static_cast<size_t>(id)] < 0)
+  if (id < 0 || static_cast<size_t>(id) >= places_.size() || places_[static_cast<size_t>(id)].length == kHole)
     return std::nullopt;
-  return Text(entries_[static_cast<size_t>(by_id_[static_cast<size_t>(id)])]);
+  return Text(places_[static_cast<size_t>(id)]);
+}
+
+size_t TokenTable::memory_bytes() const {
+  return text_.capacity() + places_.capacity() * sizeof(Place) + slots_.capacity() * sizeof(uint32_t);
 }
 
 }  // namespace ullage::llm

@@ -14,38 +14,36 @@ TokenTrie::TokenTrie(std::vector<std::pair<std::string, int32_t>> entries) {
       entries.end());
   // Breadth first: each work item is a node and the entries that share its path.
   struct Item {
-    uint32_t node;
     size_t begin, end, depth;
   };
-  std::vector<Item> queue{{0, 0, entries.size(), 0}};
-  nodes_.emplace_back();
+  std::vector<Item> queue{{0, entries.size(), 0}};
   for (size_t q = 0; q < queue.size(); ++q) {
     const Item item = queue[q];
     size_t i = item.begin;
-    if (entries[i].first.size() == item.depth) nodes_[item.node].value = entries[i++].second;
-    nodes_[item.node].children_begin = static_cast<uint32_t>(edges_.size());
+    values_.push_back(entries[i].first.size() == item.depth ? entries[i++].second : -1);
+    children_.push_back(static_cast<uint32_t>(queue.size()));
     while (i < item.end) {
       const auto byte = static_cast<unsigned char>(entries[i].first[item.depth]);
       size_t end = i + 1;
       while (end < item.end && static_cast<unsigned char>(entries[end].first[item.depth]) == byte) ++end;
-      const auto child = static_cast<uint32_t>(nodes_.size());
-      nodes_.emplace_back();
-      edges_.push_back({byte, child});
-      queue.push_back({child, i, end, item.depth + 1});
+      bytes_.push_back(byte);
+      queue.push_back({i, end, item.depth + 1});
       i = end;
     }
-    nodes_[item.node].children_end = static_cast<uint32_t>(edges_.size());
   }
-  for (uint32_t e = nodes_[0].children_begin; e < nodes_[0].children_end; ++e)
-    first_[edges_[e].byte] = edges_[e].node;
+  children_.push_back(static_cast<uint32_t>(queue.size()));
+  for (uint32_t child = children_[0]; child < children_[1]; ++child) first_[bytes_[child - 1]] = child;
+  children_.shrink_to_fit();
+  values_.shrink_to_fit();
+  bytes_.shrink_to_fit();
 }
 
 uint32_t TokenTrie::Child(uint32_t node, unsigned char byte) const {
-  uint32_t low = nodes_[node].children_begin, high = nodes_[node].children_end;
+  uint32_t low = children_[node], high = children_[node + 1];
   while (low < high) {
     const uint32_t mid = (low + high) / 2;
-    if (edges_[mid].byte == byte) return edges_[mid].node;
-    if (edges_[mid].byte < byte) {
+    if (bytes_[mid - 1] == byte) return mid;
+    if (bytes_[mid - 1] < byte) {
       low = mid + 1;
     } else {
       high = mid;

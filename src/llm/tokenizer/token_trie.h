@@ -17,7 +17,10 @@ class TokenTrie {
   /// Empty strings are left out; of equal strings the first counts.
   explicit TokenTrie(std::vector<std::pair<std::string, int32_t>> entries);
 
-  bool empty() const { return nodes_.empty(); }
+  bool empty() const { return values_.empty(); }
+  size_t memory_bytes() const {
+    return children_.capacity() * sizeof(uint32_t) + values_.capacity() * sizeof(int32_t) + bytes_.capacity();
+  }
   bool CanStart(char c) const { return !empty() && first_[static_cast<unsigned char>(c)] != 0; }
   struct Match {
     size_t length = 0;  ///< 0 if nothing matches
@@ -34,25 +37,20 @@ class TokenTrie {
     if (pos >= text.size() || empty()) return;
     uint32_t node = first_[static_cast<unsigned char>(text[pos])];
     for (size_t length = 1; node != 0; ++length) {
-      if (nodes_[node].value >= 0) on_match(length, nodes_[node].value);
+      if (values_[node] >= 0) on_match(length, values_[node]);
       if (pos + length == text.size()) return;
       node = Child(node, static_cast<unsigned char>(text[pos + length]));
     }
   }
 
  private:
-  struct Node {
-    uint32_t children_begin = 0, children_end = 0;  // in edges_, sorted by byte
-    int32_t value = -1;
-  };
-  struct Edge {
-    unsigned char byte;
-    uint32_t node;
-  };
+  // Nodes in the order of their depth, 0 is the root. Node n's children are children_[n] to children_[n + 1]
+  // - 1, so that byte b - 1 leads to node b.
   uint32_t Child(uint32_t node, unsigned char byte) const;
 
-  std::vector<Node> nodes_;  // 0 is the root
-  std::vector<Edge> edges_;
+  std::vector<uint32_t> children_;
+  std::vector<int32_t> values_;
+  std::vector<unsigned char> bytes_;  // sorted among the children of a node
   std::array<uint32_t, 256> first_{};
 };
 

@@ -231,6 +231,15 @@ bool Tokenizer::is_special(TokenId id) const {
   return text && impl_->special_content.contains(*text);
 }
 
+size_t Tokenizer::memory_bytes() const {
+  constexpr size_t kMapNode = 64;  // of one entry, its bucket included
+  const Impl& i = *impl_;
+  const size_t entries = i.added_by_id.size() + i.added_by_content.size() + i.normalized_content.size() +
+                         i.special_content.size();
+  return i.parts.model->memory_bytes() + MemoryBytes(i.parts.added) + i.raw_tokens.memory_bytes() +
+         i.normalized_tokens.memory_bytes() + entries * kMapNode;
+}
+
 struct StreamDecoder::State {
   State(const Tokenizer::Impl& impl, bool skip) : skip_special(skip) {
     TokenSink* next = &sink;

@@ -50,6 +50,9 @@ class Tokenizer {
   size_t vocab_size() const;
   /// False for ids without a token.
   bool is_special(TokenId id) const;
+  /// Host memory that it holds: vocabulary, merges, added tokens, and what one encoder keeps between texts.
+  /// Not counted: patterns, a few hundred KiB, and what Encode() takes in proportion to its text.
+  size_t memory_bytes() const;
 
  private:
   friend class StreamDecoder;

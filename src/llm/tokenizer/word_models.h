@@ -45,6 +45,9 @@ class UnigramModel final : public Model {
   /// `scores` by id. `used[id]` false: a token that no text becomes; empty means all are used.
   UnigramModel(TokenTable tokens, std::vector<double> scores, const std::vector<bool>& used, Options options);
   void Encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const override;
+  size_t memory_bytes() const override {
+    return Model::memory_bytes() + scores_.capacity() * sizeof(double) + trie_.memory_bytes();
+  }
 
  private:
   Options options_;
