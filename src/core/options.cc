@@ -55,6 +55,15 @@ constexpr OptionSpec kOptions[] = {
     {"session.name_based_layer_assignment", OptionType::kString, "",
      "Where nodes go, by their names: DEVICE(PART, layers.[0-15]/, ...); DEVICE(...). The longest match "
      "wins."},
+    {"session.plan_concat", OptionType::kBool, "1",
+     "Let nodes write their results to their places in the result of a Concat, where that takes no more "
+     "memory."},
+    {"session.plan_in_place", OptionType::kBool, "1",
+     "Let nodes write their results over inputs that are not needed afterwards."},
+    {"session.plan_order", OptionType::kBool, "1",
+     "Run nodes in an order that takes less memory than the model's, where there is one."},
+    {"session.plan_views", OptionType::kBool, "1",
+     "Let the results of Split and Slice lie inside their input, where their bytes lie together."},
     {"session.pre_allocate_execution_buffers", OptionType::kBool, "0",
      "Reserve all execution buffers when the session is made; a Run then allocates nothing, and one Run at a "
      "time is "

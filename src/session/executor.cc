@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "kernels/sequence.h"
 #include "session/frame.h"
+#include "session/parts.h"
 #include "session/run_stats.h"
 
 namespace ullage::session {
@@ -144,6 +145,9 @@ void Executor::RunStep(Frame& frame, size_t index) {
       case Step::Kind::kView:
         RunView(frame, index);
         break;
+      case Step::Kind::kParts:
+        RunParts(frame, index);
+        break;
       case Step::Kind::kSelect:
         RunSelect(frame, index);
         break;
@@ -276,6 +280,7 @@ void* Executor::Allocate(int64_t bytes, const TensorView& view, Dynamic& block) 
 void Executor::Place(Frame& frame, ValueId v, int64_t bytes) {
   TensorView& view = frame.value(v);
   const size_t i = static_cast<size_t>(v);
+  if (!frame.external_[i] && frame.program().place(v) == session::Place::kView) return;
   const auto& name = frame.program().graph().value(v).name;
   const bool planned = frame.plan_->offsets[i] != Plan::kNoOffset;
   if (frame.external_[i] || planned) {
@@ -298,16 +303,10 @@ void Executor::RunView(Frame& frame, size_t index) {
   if (out == kNone) return;
   const TensorView& source = frame.value(step.inputs[static_cast<size_t>(step.op->view_of)]);
   const graph::TypeKind kind = frame.program().kind(out);
-  // InferShapes() must not look for planned memory: the view has none of its own, unless it is written to
-  // given memory.
-  const auto i = static_cast<size_t>(out);
-  const bool external = frame.external_[i] != 0;
+  const bool external = frame.external_[static_cast<size_t>(out)] != 0;
   void* const given = frame.value(out).data;
   if (kind == graph::TypeKind::kTensor) {
-    if (!external) frame.rooms_[i] = INT64_MAX;
-    frame.external_[i] = 1;
     InferShapes(frame, index);
-    frame.external_[i] = external;
   } else {
     frame.value(out).dtype = source.dtype;
     frame.Touch(out);
@@ -318,6 +317,31 @@ void Executor::RunView(Frame& frame, size_t index) {
   TensorView from = view;
   from.data = source.data;
   CopyValue(kind, from, view);
+}
+
+void Executor::RunParts(Frame& frame, size_t index) {
+  const Step& step = frame.program().steps()[index];
+  const graph::Graph& graph = frame.program().graph();
+  const graph::Node& node = graph.node(step.node);
+  InferShapes(frame, index);
+  const TensorView& source = frame.value(step.inputs[0]);
+  const int axis = PartsAxis(node, graph, source.shape.rank());
+  const int64_t row = source.shape.elements(axis + 1, source.shape.rank());
+  int64_t at = 0;  // along the axis
+  if (node.op == "Slice") {
+    at = step.inputs.size() > 1 ? IntAt(frame.value(step.inputs[1]), 0) : node.IntsView("starts")[0];
+    if (at < 0) at += source.shape[axis];
+    at = std::clamp<int64_t>(at, 0, source.shape[axis]);
+  }
+  for (const ValueId out : step.outputs) {
+    TensorView& view = frame.value(out);
+    auto* const data = static_cast<std::byte*>(source.data) + BytesOf(source.dtype, at * row);
+    if (!frame.external_[static_cast<size_t>(out)])
+      view.data = data;
+    else if (view.bytes() > 0)
+      std::memcpy(view.data, data, view.bytes());
+    at += view.shape[axis];
+  }
 }
 
 void Executor::RunSelect(Frame& frame, size_t index) {

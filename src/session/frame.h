@@ -137,6 +137,7 @@ class Executor {
   void RunSequenceMap(Frame& frame, size_t index);
   void RunSelect(Frame& frame, size_t index);
   void RunView(Frame& frame, size_t index);
+  void RunParts(Frame& frame, size_t index);
   void RunKernel(Frame& frame, size_t index);
   void RunSteps(Frame& frame);
   /// The frame of body `b` of the step, with its captures set.

@@ -15,6 +15,7 @@
 #include "session/prepacked_cache.h"
 #include "session/report.h"
 #include "session/session.h"
+#include "session/step_order.h"
 #include "session/unbounded.h"
 
 namespace ullage::session {
@@ -42,6 +43,8 @@ struct Initializer {
   void PackBlocks(std::byte* region);
   void Prepack();
 
+  PlanOptions plan_options;
+  std::vector<ValueId> external;      // outputs of states: their memory is the caches'
   std::string cache_path, cache_key;  // of session.prepacked_cache
   const std::byte* packed = nullptr;  // what it holds
 
@@ -139,6 +142,15 @@ void Initializer::Place() {
 
 void Initializer::CreateProgram() {
   s.program_ = Program::Build(*s.spec_.graph, s.facts_, *s.placed_, s.threads_, &s.spec_.options);
+  plan_options.in_place = s.spec_.options.Bool("session.plan_in_place");
+  plan_options.concat = s.spec_.options.Bool("session.plan_concat");
+  for (const StateSpec& spec : s.spec_.states)
+    external.push_back(s.spec_.graph->outputs[s.OutputIndex(spec.output)]);
+  if (s.spec_.options.Bool("session.plan_order")) {
+    std::vector<const shapes::GraphFacts*> profiles;
+    for (const auto& p : s.profiles_) profiles.push_back(&p.facts);
+    LowerPeak(profiles, external, s.threads_, plan_options, s.program_.get());
+  }
   VerifyWorkspaces(*s.program_, s.facts_, s.threads_, s.spec_.options, s.placed_.get());
 }
 
@@ -154,7 +166,8 @@ void Initializer::BindStates() {
     state.output = graph.outputs[state.output_index];
     state.dtype = graph.value(state.input).dtype;
     const auto [w, o] = s.program_->WriterOf(state.output);
-    if (w >= 0 && s.program_->AcceptsCache(state.input)) {
+    if (w >= 0 && !graph.IsOutput(state.input) && s.program_->AcceptsCache(state.input) &&
+        s.program_->AcceptsCache(state.output)) {
       const Step& writer = s.program_->steps()[static_cast<size_t>(w)];
       if (writer.def)
         for (const auto& [i, out] : writer.def->cache_pairs)
@@ -239,8 +252,6 @@ void Initializer::PlanWeights() {
 
 void Initializer::PlanMemory() {
   const graph::Graph& graph = *s.spec_.graph;
-  std::vector<ValueId> external;
-  for (const auto& state : s.states_) external.push_back(state.output);
   s.pre_allocated_ = s.spec_.options.Bool("session.pre_allocate_execution_buffers");
   int64_t workspace = 0;
   std::vector<bool> states;
@@ -250,7 +261,7 @@ void Initializer::PlanMemory() {
       const auto open = FindUnbounded(*s.program_, p.facts, p.inputs, states, *p.symbols);
       if (!open.empty()) ThrowUnbounded(open);
     }
-    p.plan = MakePlan(*s.program_, p.facts, external, s.threads_);
+    p.plan = MakePlan(*s.program_, p.facts, external, s.threads_, plan_options);
     s.arena_bytes_ = std::max(s.arena_bytes_, p.plan->arena_bytes);
     s.device_.lower_bound_bytes = std::max(s.device_.lower_bound_bytes, p.plan->lower_bound);
     workspace = std::max(workspace, p.plan->workspace_peak);

@@ -6,6 +6,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "memory/checker.h"
+#include "session/plan_check.h"
 #include "session/unbounded.h"
 
 namespace ullage::session {
@@ -86,166 +87,323 @@ std::vector<ValueId> DirectResults(const Step& step, const shapes::GraphFacts& f
   return direct;
 }
 
-}  // namespace
-
-std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts& facts,
-                               const std::vector<ValueId>& external, int threads) {
-  const graph::Graph& graph = program.graph();
-  auto plan = std::make_unique<Plan>();
-  const size_t n = graph.value_count();
-  plan->offsets.assign(n, Plan::kNoOffset);
-  plan->bytes.assign(n, 0);
-  plan->dtypes.assign(n, DType::kUndefined);
-  plan->last_reads.resize(program.steps().size());
-  plan->open_workspace.assign(program.steps().size(), 0);
-  for (size_t i = 0; i < n; ++i) plan->dtypes[i] = facts.values[i].dtype;
-  const auto steps = static_cast<int64_t>(program.steps().size());
-
-  // Lives, views counted for the value that owns the bytes.
-  std::vector<int64_t> first(n, -1), last(n, 0);
-  const auto use = [&](ValueId v, int64_t step) {
-    if (v != kNone) {
-      auto& l = last[static_cast<size_t>(program.root(v))];
-      l = std::max(l, step + 1);
-    }
-  };
-  for (int64_t s = 0; s < steps; ++s) {
-    const Step& step = program.steps()[static_cast<size_t>(s)];
-    for (ValueId v : step.inputs) use(v, s);
-    for (ValueId v : graph.node(step.node).captures) use(v, s);
-    for (ValueId v : step.outputs) {
-      if (v == kNone) continue;
-      use(v, s);
-      if (program.place(v) == Place::kPlanned) first[static_cast<size_t>(v)] = s;
-    }
+/// The values that can be written to their places in the result of `step`, a Concat along the outermost axis
+/// longer than 1, with those places: their sizes and those of all before them are the same in every run.
+std::vector<std::pair<ValueId, int64_t>> PlacesInConcat(const Program& program,
+                                                        const shapes::GraphFacts& facts, const Step& step) {
+  std::vector<std::pair<ValueId, int64_t>> places;
+  const graph::Node& node = program.graph().node(step.node);
+  if (step.kind != Step::Kind::kKernel || !node.Is("", "Concat") || !node.has_output(0)) return places;
+  const auto& out = facts.of(node.outputs[0]);
+  if (!out.shape.known_rank() || BitsOf(out.dtype) == 0 || BitsOf(out.dtype) % 8 != 0) return places;
+  const int64_t axis = node.Int("axis", 0);
+  const int64_t outer = axis < 0 ? axis + out.shape.rank : axis;
+  for (int d = 0; d < outer && d < out.shape.rank; ++d)
+    if (!out.shape[d].bounded() || out.shape[d].upper > 1) return places;
+  int64_t at = 0;
+  for (const ValueId v : node.inputs) {
+    if (v == kNone) return places;
+    const auto& in = facts.of(v);
+    const int64_t bytes = BytesUpper(in);
+    if (bytes < 0 || in.dtype != out.dtype) return places;
+    const ValueId root = program.root(v);
+    const auto shares = [&](ValueId other) { return other != kNone && program.root(other) == root; };
+    const bool once = std::count_if(node.inputs.begin(), node.inputs.end(), shares) == 1;
+    if (once && program.place(root) == Place::kPlanned && program.whole(v) &&
+        facts.of(root).dtype == in.dtype && BytesUpper(facts.of(root)) == bytes &&
+        at % memory::kDefaultAlignment == 0 && bytes > 0)
+      places.emplace_back(root, at);
+    if (!in.shape.exact()) return places;
+    at += bytes;
   }
-  for (ValueId v : graph.outputs) use(v, steps);
+  return places;
+}
 
-  std::vector<memory::Buffer> buffers;
-  std::vector<ValueId> owner;  // by buffer: the value, for those of values
-  std::vector<int32_t> buffer_of(n, memory::kNoBuffer);
-  for (int64_t s = 0; s < steps; ++s) {
-    const Step& step = program.steps()[static_cast<size_t>(s)];
-    for (size_t o = 0; o < step.outputs.size(); ++o) {
-      const ValueId v = step.outputs[o];
-      if (v == kNone || first[static_cast<size_t>(v)] != s || program.place(v) != Place::kPlanned) continue;
-      if (std::find(external.begin(), external.end(), v) != external.end()) continue;
-      const int64_t bytes = BytesUpper(facts.of(v));
-      if (bytes < 0) {
-        if (last[static_cast<size_t>(v)] <= steps)
-          plan->last_reads[static_cast<size_t>(last[static_cast<size_t>(v)] - 1)].push_back(v);
-        continue;
-      }
-      memory::Buffer b;
-      b.id = v;
-      b.size = bytes;
-      b.first = s;
-      b.last = std::min(std::max(last[static_cast<size_t>(v)], s + 1), steps);
-      if (o == 0 && step.kind == Step::Kind::kKernel) {
-        for (size_t i = 0; i < step.inputs.size() && i < 32; ++i) {
-          if (!(step.op->in_place >> i & 1) || step.inputs[i] == kNone) continue;
-          const ValueId root = program.root(step.inputs[i]);
-          const int32_t partner = buffer_of[static_cast<size_t>(root)];
-          if (partner == memory::kNoBuffer || last[static_cast<size_t>(root)] != s + 1) continue;
-          // The same size in every run within the bounds, not only at the upper end.
-          if (facts.of(root).dtype != facts.of(v).dtype) continue;
-          const auto shares = [&](ValueId other) { return other != kNone && program.root(other) == root; };
-          if (std::count_if(step.inputs.begin(), step.inputs.end(), shares) > 1) continue;
-          const auto& a = facts.of(step.inputs[i]).shape;
-          const auto& c = facts.of(v).shape;
-          bool same = a.rank == c.rank && a.known_rank();
-          for (int d = 0; same && d < a.rank; ++d) same = ops::Same(a[d], c[d]);
-          if (same) {
-            b.in_place = partner;
-            break;
-          }
+/// Builds one plan, step by step; see MakePlan.
+class Planner {
+ public:
+  Planner(const Program& program, const shapes::GraphFacts& facts, const std::vector<ValueId>& external,
+          int threads, const PlanOptions& options)
+      : program_(program),
+        graph_(program.graph()),
+        facts_(facts),
+        threads_(threads),
+        options_(options),
+        steps_(static_cast<int64_t>(program.steps().size())),
+        plan_(std::make_unique<Plan>()) {
+    const size_t n = graph_.value_count();
+    external_.assign(n, 0);
+    for (ValueId v : external) external_[static_cast<size_t>(v)] = 1;
+    buffer_of_.assign(n, memory::kNoBuffer);
+    plan_->threads = threads;
+    plan_->offsets.assign(n, Plan::kNoOffset);
+    plan_->bytes.assign(n, 0);
+    for (const auto& f : facts.values) plan_->dtypes.push_back(f.dtype);
+    plan_->last_reads.resize(program.steps().size());
+    plan_->open_workspace.assign(program.steps().size(), 0);
+    plan_->bodies.resize(program.steps().size());
+    plan_->step_buffers.resize(program.steps().size());
+  }
+
+  std::unique_ptr<Plan> Run() {
+    FindLives();
+    AddValues();
+    AddBodies();
+    AddWorkspaces();
+    PackBuffers();
+    List();
+    return std::move(plan_);
+  }
+
+ private:
+  const Step& StepAt(int64_t s) const { return program_.steps()[static_cast<size_t>(s)]; }
+  int32_t BufferOf(ValueId v) const { return buffer_of_[static_cast<size_t>(v)]; }
+
+  /// Views count for the value that owns the bytes.
+  void FindLives() {
+    last_.assign(graph_.value_count(), 0);
+    const auto use = [&](ValueId v, int64_t step) {
+      if (v == kNone) return;
+      auto& last = last_[static_cast<size_t>(program_.root(v))];
+      last = std::max(last, step + 1);
+    };
+    for (int64_t s = 0; s < steps_; ++s) {
+      const Step& step = StepAt(s);
+      for (ValueId v : step.inputs) use(v, s);
+      for (ValueId v : graph_.node(step.node).captures) use(v, s);
+      for (ValueId v : step.outputs) use(v, s);
+    }
+    for (ValueId v : graph_.outputs) use(v, steps_);
+  }
+
+  void AddValues() {
+    for (int64_t s = 0; s < steps_; ++s) {
+      const Step& step = StepAt(s);
+      for (size_t o = 0; o < step.outputs.size(); ++o) {
+        const ValueId v = step.outputs[o];
+        if (v == kNone || program_.place(v) != Place::kPlanned || external_[static_cast<size_t>(v)]) continue;
+        const int64_t bytes = BytesUpper(facts_.of(v)), last = last_[static_cast<size_t>(v)];
+        if (bytes < 0) {
+          if (last <= steps_) plan_->last_reads[static_cast<size_t>(last - 1)].push_back(v);
+          continue;
         }
+        memory::Buffer b;
+        b.id = v;
+        b.size = bytes;
+        b.first = s;
+        b.last = std::min(last, steps_);
+        if (o == 0 && options_.in_place) b.in_place = DyingPartner(step, s);
+        buffer_of_[static_cast<size_t>(v)] = static_cast<int32_t>(buffers_.size());
+        plan_->bytes[static_cast<size_t>(v)] = bytes;
+        buffers_.push_back(b);
+        owner_.push_back(v);
       }
-      buffer_of[static_cast<size_t>(v)] = static_cast<int32_t>(buffers.size());
-      plan->bytes[static_cast<size_t>(v)] = bytes;
-      buffers.push_back(b);
-      owner.push_back(v);
     }
   }
-  const size_t value_buffers = buffers.size();
 
-  // Sub-graphs: the arena of a body is one buffer of its node's step; branches exclude each other.
-  plan->bodies.resize(static_cast<size_t>(steps));
-  plan->step_buffers.resize(static_cast<size_t>(steps));
-  std::vector<std::pair<int64_t, int32_t>> body_buffers;            // step, buffer
-  std::vector<std::tuple<int64_t, size_t, int32_t>> round_buffers;  // step, place in step_buffers, buffer
-  const auto add_buffer = [&](int64_t s, int64_t bytes) {
+  int32_t DyingPartner(const Step& step, int64_t s) const {
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      if (!MayTakeOver(program_, facts_, step, i)) continue;
+      const ValueId root = program_.root(step.inputs[i]);
+      if (BufferOf(root) != memory::kNoBuffer && last_[static_cast<size_t>(root)] == s + 1)
+        return BufferOf(root);
+    }
+    return memory::kNoBuffer;
+  }
+
+  int32_t AddScratch(int64_t s, int64_t bytes) {
     memory::Buffer b;
     b.id = -1;
     b.size = bytes;
     b.alignment = static_cast<int64_t>(memory::kDefaultWorkspaceAlignment);
     b.first = s;
     b.last = s + 1;
-    buffers.push_back(b);
-    return static_cast<int32_t>(buffers.size() - 1);
-  };
-  for (int64_t s = 0; s < steps; ++s) {
-    const Step& step = program.steps()[static_cast<size_t>(s)];
-    int64_t peak = 0;
-    for (const auto& [key, body] : step.bodies) {
-      const auto it = facts.bodies.find({step.node, key});
-      if (it == facts.bodies.end()) {  // not taken in this profile
-        plan->bodies[static_cast<size_t>(s)].push_back(nullptr);
-        continue;
-      }
-      const RoundBuffers rounds = BuffersOf(program, step, facts, *it->second);
-      for (int64_t bytes : rounds.bytes) {
-        auto& planned = plan->step_buffers[static_cast<size_t>(s)];
-        if (bytes >= 0) round_buffers.emplace_back(s, planned.size(), add_buffer(s, bytes));
-        planned.push_back({Plan::kNoOffset, std::max<int64_t>(bytes, 0)});
-      }
-      auto inner = MakePlan(*body, *it->second, DirectResults(step, facts, *body, rounds), threads);
-      peak = std::max(peak, inner->arena_bytes);
-      plan->bodies[static_cast<size_t>(s)].push_back(std::move(inner));
-    }
-    if (peak > 0) body_buffers.emplace_back(s, add_buffer(s, peak));
+    buffers_.push_back(b);
+    return static_cast<int32_t>(buffers_.size() - 1);
   }
 
-  std::vector<memory::NodeWorkspace> scratch;
-  for (int64_t s = 0; s < steps; ++s) {
-    const Step& step = program.steps()[static_cast<size_t>(s)];
-    if (!step.kernel) continue;
-    std::vector<ops::ValueFacts> in, out;
-    for (ValueId v : step.inputs) in.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
-    for (ValueId v : step.outputs) out.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
-    if (!Bounded(in) || !Bounded(out)) {
-      plan->open_workspace[static_cast<size_t>(s)] = 1;
-      continue;
+  /// The arena of a body is one buffer of its node's step; branches exclude each other.
+  void AddBodies() {
+    for (int64_t s = 0; s < steps_; ++s) {
+      const Step& step = StepAt(s);
+      auto& bodies = plan_->bodies[static_cast<size_t>(s)];
+      int64_t peak = 0;
+      for (const auto& [key, body] : step.bodies) {
+        const auto it = facts_.bodies.find({step.node, key});
+        if (it == facts_.bodies.end()) {  // not taken in this profile
+          bodies.push_back(nullptr);
+          continue;
+        }
+        const RoundBuffers rounds = BuffersOf(program_, step, facts_, *it->second);
+        for (int64_t bytes : rounds.bytes) {
+          auto& planned = plan_->step_buffers[static_cast<size_t>(s)];
+          if (bytes >= 0) round_buffers_.emplace_back(s, planned.size(), AddScratch(s, bytes));
+          planned.push_back({Plan::kNoOffset, std::max<int64_t>(bytes, 0)});
+        }
+        auto inner =
+            MakePlan(*body, *it->second, DirectResults(step, facts_, *body, rounds), threads_, options_);
+        peak = std::max(peak, inner->arena_bytes);
+        bodies.push_back(std::move(inner));
+      }
+      if (peak > 0) body_buffers_.emplace_back(s, AddScratch(s, peak));
     }
-    memory::NodeWorkspace w;
-    w.node = s;
-    w.step = s;
-    step.kernel->DeclareWorkspaceRequirements({in, out, threads}, w.requirements);
-    if (!w.requirements.empty()) scratch.push_back(std::move(w));
   }
-  plan->workspace = memory::WorkspacePattern::Append(scratch, steps, &buffers);
-  const memory::Packing packing = memory::Pack(buffers);
-  memory::RequireSound(buffers, packing);
-  plan->workspace.Resolve(packing);
-  plan->workspace_peak = plan->workspace.live_peak();
-  plan->arena_bytes = AlignUp<int64_t>(packing.peak, 64);
-  plan->lower_bound = packing.lower_bound;
-  for (size_t b = 0; b < value_buffers; ++b)
-    plan->offsets[static_cast<size_t>(owner[b])] = packing.offsets[b];
-  for (const auto& [s, at, b] : round_buffers)
-    plan->step_buffers[static_cast<size_t>(s)][at].offset = packing.offsets[static_cast<size_t>(b)];
-  for (const auto& [s, b] : body_buffers)
-    for (auto& body : plan->bodies[static_cast<size_t>(s)])
-      if (body) Shift(packing.offsets[static_cast<size_t>(b)], body.get());
-  for (size_t b = 0; b < buffers.size(); ++b) {
-    const auto& buffer = buffers[b];
-    const bool is_value = b < value_buffers;
-    const std::string name = is_value
-                                 ? graph.value(owner[b]).name
-                                 : graph.node(program.steps()[static_cast<size_t>(buffer.first)].node).name;
-    plan->items.push_back({name, is_value ? "activations" : "workspace", packing.offsets[b], buffer.size,
-                           buffer.first, buffer.last});
+
+  void AddWorkspaces() {
+    std::vector<memory::NodeWorkspace> scratch;
+    for (int64_t s = 0; s < steps_; ++s) {
+      if (!StepAt(s).kernel) continue;
+      auto requirements = StepWorkspace(StepAt(s), facts_, threads_);
+      if (!requirements) {
+        plan_->open_workspace[static_cast<size_t>(s)] = 1;
+        continue;
+      }
+      memory::NodeWorkspace w;
+      w.node = w.step = s;
+      w.requirements = std::move(*requirements);
+      if (!w.requirements.empty()) scratch.push_back(std::move(w));
+    }
+    plan_->workspace = memory::WorkspacePattern::Append(scratch, steps_, &buffers_);
   }
+
+  void PackBuffers() {
+    memory::PackLimits limits;
+    if (options_.quick) limits.work_limit = 0;
+    memory::Packing packing;
+    if (std::vector<memory::Buffer> joined = WithPlaces(); !joined.empty()) {
+      packing = memory::Pack(joined, limits);
+      const memory::Packing apart =
+          packing.peak <= memory::PackingLowerBound(buffers_) ? packing : memory::Pack(buffers_, limits);
+      if (apart.peak < packing.peak)
+        packing = apart;
+      else
+        buffers_ = std::move(joined);
+    } else {
+      packing = memory::Pack(buffers_, limits);
+    }
+    if (!options_.quick) {
+      const memory::StepOrder order = Order();
+      memory::CheckOptions check;
+      check.order = &order;
+      memory::RequireSound(buffers_, packing, check);
+    }
+    plan_->workspace.Resolve(packing);
+    plan_->workspace_peak = plan_->workspace.live_peak();
+    plan_->arena_bytes = AlignUp<int64_t>(packing.peak, 64);
+    plan_->lower_bound = AlignUp<int64_t>(packing.lower_bound, 64);
+    for (size_t b = 0; b < owner_.size(); ++b)
+      plan_->offsets[static_cast<size_t>(owner_[b])] = packing.offsets[b];
+    for (const auto& [s, at, b] : round_buffers_)
+      plan_->step_buffers[static_cast<size_t>(s)][at].offset = packing.offsets[static_cast<size_t>(b)];
+    for (const auto& [s, b] : body_buffers_)
+      for (auto& body : plan_->bodies[static_cast<size_t>(s)])
+        if (body) Shift(packing.offsets[static_cast<size_t>(b)], body.get());
+    offsets_ = packing.offsets;
+  }
+
+  /// The buffers with the inputs of each Concat in their places in its result; empty when there are none.
+  std::vector<memory::Buffer> WithPlaces() const {
+    std::vector<memory::Buffer> joined;
+    if (!options_.concat) return joined;
+    for (const Step& step : program_.steps())
+      for (const auto& [v, at] : PlacesInConcat(program_, facts_, step)) {
+        const int32_t part = BufferOf(v), whole = BufferOf(step.outputs[0]);
+        if (part == memory::kNoBuffer || whole == memory::kNoBuffer) continue;
+        if (joined.empty()) joined = buffers_;
+        memory::Buffer& b = joined[static_cast<size_t>(part)];
+        if (b.alias_of != memory::kNoBuffer || at + b.size > joined[static_cast<size_t>(whole)].size)
+          continue;
+        b.in_place = memory::kNoBuffer;
+        b.alias_of = whole;
+        b.alias_offset = at;
+      }
+    return joined;
+  }
+
+  /// What runs when and uses which buffer: all steps one after the other.
+  memory::StepOrder Order() const {
+    memory::StepOrder order;
+    order.streams.assign(static_cast<size_t>(steps_), 0);
+    const auto use = [&](ValueId v, int64_t s, bool writes) {
+      if (v == kNone) return;
+      const int32_t b = BufferOf(program_.root(v));
+      if (b != memory::kNoBuffer) order.uses.push_back({b, s, writes});
+    };
+    for (int64_t s = 0; s < steps_; ++s) {
+      const Step& step = StepAt(s);
+      for (ValueId v : step.inputs) use(v, s, false);
+      for (ValueId v : graph_.node(step.node).captures) use(v, s, false);
+      for (ValueId v : step.outputs)
+        if (v != kNone && program_.place(v) == Place::kPlanned) use(v, s, true);
+    }
+    for (ValueId v : graph_.outputs) use(v, steps_ - 1, false);
+    for (size_t b = owner_.size(); b < buffers_.size(); ++b)
+      order.uses.push_back({static_cast<int32_t>(b), buffers_[b].first, true});
+    return order;
+  }
+
+  void List() {
+    for (size_t b = 0; b < buffers_.size(); ++b) {
+      const auto& buffer = buffers_[b];
+      const bool value = b < owner_.size();
+      plan_->items.push_back(
+          {value ? graph_.value(owner_[b]).name : graph_.node(StepAt(buffer.first).node).name,
+           value ? "activations" : "workspace", offsets_[b], buffer.size, buffer.first, buffer.last});
+    }
+  }
+
+  const Program& program_;
+  const graph::Graph& graph_;
+  const shapes::GraphFacts& facts_;
+  int threads_;
+  PlanOptions options_;
+  int64_t steps_;
+  std::unique_ptr<Plan> plan_;
+  std::vector<uint8_t> external_;  // by value
+  std::vector<int64_t> last_;      // by root: end of its life
+  std::vector<memory::Buffer> buffers_;
+  std::vector<ValueId> owner_;                             // by buffer: the value; values come first
+  std::vector<int32_t> buffer_of_;                         // by value
+  std::vector<std::pair<int64_t, int32_t>> body_buffers_;  // step, buffer
+  std::vector<std::tuple<int64_t, size_t, int32_t>> round_buffers_;  // step, place in step_buffers, buffer
+  std::vector<int64_t> offsets_;                                     // by buffer
+};
+
+}  // namespace
+
+std::optional<std::vector<memory::WorkspaceRequirement>> StepWorkspace(const Step& step,
+                                                                       const shapes::GraphFacts& facts,
+                                                                       int threads) {
+  std::vector<ops::ValueFacts> in, out;
+  for (ValueId v : step.inputs) in.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
+  for (ValueId v : step.outputs) out.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
+  if (!Bounded(in) || !Bounded(out)) return std::nullopt;
+  std::vector<memory::WorkspaceRequirement> requirements;
+  step.kernel->DeclareWorkspaceRequirements({in, out, threads}, requirements);
+  return requirements;
+}
+
+bool MayTakeOver(const Program& program, const shapes::GraphFacts& facts, const Step& step, size_t i) {
+  if (step.kind != Step::Kind::kKernel || i >= 32 || i >= step.inputs.size() || step.outputs.empty())
+    return false;
+  if ((step.op->in_place >> i & 1) == 0 || step.inputs[i] == kNone || step.outputs[0] == kNone) return false;
+  if (!program.whole(step.inputs[i])) return false;
+  const ValueId root = program.root(step.inputs[i]), out = step.outputs[0];
+  if (facts.of(root).dtype != facts.of(out).dtype) return false;
+  const auto shares = [&](ValueId other) { return other != kNone && program.root(other) == root; };
+  if (std::count_if(step.inputs.begin(), step.inputs.end(), shares) > 1) return false;
+  const auto& a = facts.of(step.inputs[i]).shape;
+  const auto& c = facts.of(out).shape;
+  bool same = a.rank == c.rank && a.known_rank();
+  for (int d = 0; same && d < a.rank; ++d) same = ops::Same(a[d], c[d]);
+  return same;
+}
+
+std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts& facts,
+                               const std::vector<ValueId>& external, int threads,
+                               const PlanOptions& options) {
+  auto plan = Planner(program, facts, external, threads, options).Run();
+  if (!options.quick) RequireSoundPlan(program, facts, external, *plan);
   return plan;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,13 @@ struct Plan {
   std::vector<std::vector<std::unique_ptr<Plan>>> bodies;
 
   int64_t arena_bytes = 0;
-  int64_t lower_bound = 0;
+  int64_t lower_bound = 0;  ///< of the arena, for these lives and aliases
   int64_t workspace_peak = 0;
+  int threads = 1;  ///< for which the workspaces are
+  /// What the packing loses: 1 when none can be smaller.
+  double ratio() const {
+    return lower_bound > 0 ? static_cast<double>(arena_bytes) / static_cast<double>(lower_bound) : 1.0;
+  }
 
   /// The buffers as they were packed, for reports: name, bytes, life in steps.
   struct Item {
@@ -56,8 +62,24 @@ struct Plan {
   std::vector<Item> items;
 };
 
+struct PlanOptions {
+  bool in_place = true;  ///< results over inputs that die
+  bool concat = true;  ///< inputs of a Concat in their places in its result, where that takes no more memory
+  bool quick = false;  ///< greedy packing only, and no judge: for comparisons
+};
+
 /// `external`: values whose memory is given from outside (bound states and outputs), so not planned.
 std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts& facts,
-                               const std::vector<graph::ValueId>& external, int threads);
+                               const std::vector<graph::ValueId>& external, int threads,
+                               const PlanOptions& options = {});
+
+/// What the step's kernel declares for the facts; nothing when they bound too little to ask it.
+std::optional<std::vector<memory::WorkspaceRequirement>> StepWorkspace(const Step& step,
+                                                                       const shapes::GraphFacts& facts,
+                                                                       int threads);
+/// Whether, in every run within the facts, the step's first result may be written over its input `i`: the
+/// same type and shape, all of the root's bytes, read at no other input. That nobody needs the input later is
+/// not looked at.
+bool MayTakeOver(const Program& program, const shapes::GraphFacts& facts, const Step& step, size_t i);
 
 }  // namespace ullage::session

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "kernels/late_kernel.h"
 #include "kernels/lookup.h"
+#include "session/parts.h"
 #include "session/unbounded.h"
 
 namespace ullage::session {
@@ -107,6 +108,8 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
   const size_t n = graph.value_count();
   program->places_.assign(n, Place::kNone);
   program->roots_.resize(n);
+  program->part_.assign(n, 0);
+  const bool parts = !options || options->Bool("session.plan_views");
   for (size_t i = 0; i < n; ++i) {
     const auto& value = graph.value(static_cast<ValueId>(i));
     program->roots_[i] = static_cast<ValueId>(i);
@@ -129,6 +132,8 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
       continue;
     }
     step.kind = KindOf(node, *step.op);
+    if (parts && step.kind == Step::Kind::kKernel && IsParts(node, graph, facts))
+      step.kind = Step::Kind::kParts;
     for (size_t i = 0; i < step.inputs.size() && i < 32; ++i)
       if (step.op->reads_values >> i & 1 && step.inputs[i] != kNone && !graph.ConstantOf(step.inputs[i]))
         step.reads_values = true;
@@ -166,6 +171,13 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
       const auto out = static_cast<size_t>(node.output(0));
       program->places_[out] = Place::kView;
       program->roots_[out] = program->roots_[static_cast<size_t>(source)];
+      program->part_[out] = program->part_[static_cast<size_t>(source)];
+    } else if (step.kind == Step::Kind::kParts) {
+      for (ValueId v : node.outputs) {
+        program->places_[static_cast<size_t>(v)] = Place::kView;
+        program->roots_[static_cast<size_t>(v)] = program->roots_[static_cast<size_t>(node.inputs[0])];
+        program->part_[static_cast<size_t>(v)] = 1;
+      }
     } else if (step.kind == Step::Kind::kSelect) {
       program->places_[static_cast<size_t>(node.output(0))] = Place::kView;
     }
@@ -175,8 +187,14 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
   return program;
 }
 
+void Program::Reorder(const std::vector<int32_t>& order) {
+  std::vector<Step> steps;
+  steps.reserve(order.size());
+  for (int32_t i : order) steps.push_back(std::move(steps_[static_cast<size_t>(i)]));
+  steps_ = std::move(steps);
+}
+
 bool Program::AcceptsCache(ValueId v) const {
-  if (graph_->IsOutput(v)) return false;
   for (const Step& step : steps_) {
     const auto& node = graph_->node(step.node);
     if (std::find(node.captures.begin(), node.captures.end(), v) != node.captures.end()) return false;

@@ -31,6 +31,7 @@ struct Step {
   enum class Kind : uint8_t {
     kKernel,
     kView,    ///< output 0 is input `view_of` under another shape: no bytes move
+    kParts,   ///< the outputs are runs of the bytes of input 0 (parts.h)
     kSelect,  ///< output 0 is one of two constants
     kIf,
     kLoop,
@@ -72,9 +73,14 @@ class Program {
   Place place(graph::ValueId v) const { return places_[static_cast<size_t>(v)]; }
   /// The value that owns the bytes of v (v itself unless it is a view).
   graph::ValueId root(graph::ValueId v) const { return roots_[static_cast<size_t>(v)]; }
+  /// v holds all the bytes of its root, from the first on.
+  bool whole(graph::ValueId v) const { return part_[static_cast<size_t>(v)] == 0; }
   /// Type as proved; of a sequence that of its elements.
   DType dtype(graph::ValueId v) const { return dtypes_[static_cast<size_t>(v)]; }
   graph::TypeKind kind(graph::ValueId v) const { return kinds_[static_cast<size_t>(v)]; }
+  /// Runs the steps in another order: order[i] is the index of the step that becomes the i-th. Every step
+  /// must follow those that it needs. Steps move in memory.
+  void Reorder(const std::vector<int32_t>& order);
   /// All reads of `v` are by kernels that take caches with capacity at that input.
   bool AcceptsCache(graph::ValueId v) const;
   /// Step and output index that write `v`; step -1 when none does.
@@ -100,6 +106,7 @@ class Program {
   std::vector<Step> steps_;
   std::vector<Place> places_;
   std::vector<graph::ValueId> roots_;
+  std::vector<uint8_t> part_;  // 1: fewer bytes than its root
   std::vector<DType> dtypes_;
   std::vector<graph::TypeKind> kinds_;
 };

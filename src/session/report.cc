@@ -1,6 +1,7 @@
 #include "session/report.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -24,6 +25,15 @@ Json Tags(const memory::TagBytes& bytes) {
   Json tags;
   for (memory::Tag tag : memory::kAllTags) tags[std::string(memory::TagName(tag))] = bytes[tag];
   return tags;
+}
+
+/// What packing loses: the arena over the least that any packing needs, of the profile with the largest
+/// arena.
+double ArenaRatio(const Session& session) {
+  const Plan* largest = nullptr;
+  for (const auto& p : session.profile_plans())
+    if (!largest || p.plan->arena_bytes > largest->arena_bytes) largest = p.plan;
+  return largest ? largest->ratio() : 1.0;
 }
 
 Json Shortfall(const Session& session, const std::vector<Remedy>& remedies) {
@@ -68,13 +78,18 @@ Json PlanObject(const Session& session, const std::vector<Remedy>& remedies,
   for (const auto& p : session.profile_plans()) {
     Json bounds = Json::object();
     for (const auto& [name, dims] : p.bounds) bounds[name] = dims;
-    out["profiles"].push_back({{"name", p.name}, {"bounds", bounds}});
+    out["profiles"].push_back({{"name", p.name},
+                               {"bounds", bounds},
+                               {"arena_bytes", p.plan->arena_bytes},
+                               {"arena_lower_bound_bytes", p.plan->lower_bound},
+                               {"arena_ratio", p.plan->ratio()}});
   }
   Json device = {{"name", d.name}, {"provider", d.provider}};
   device["limit_bytes"] = d.limit_bytes ? Json(*d.limit_bytes) : Json(nullptr);
   device["planned_bytes"] = d.tags.Sum();
   device["tags"] = Tags(d.tags);
   device["lower_bound_bytes"] = d.lower_bound_bytes;
+  device["arena_ratio"] = ArenaRatio(session);
   device["nodes"] = d.nodes;
   device["layers"] = session.placed().LayerRange(session.placed().devices().size() - 1);
   device["estimates"] = {{"exact", d.exact}, {"bound", d.bound}, {"heuristic", d.heuristic}};
@@ -172,6 +187,9 @@ std::string PlanText(const Session& session, const std::vector<Remedy>& remedies
   }
   text += "  planned      " + FormatSize(d.tags.Sum()) + " (" + std::to_string(d.tags.Sum()) +
           " bytes; no plan needs less than " + FormatSize(d.lower_bound_bytes) + ")\n";
+  char ratio[32];
+  std::snprintf(ratio, sizeof ratio, "%.4f", ArenaRatio(session));
+  text += StrCat("  packing      ", ratio, " of its lower bound\n");
   if (d.limit_bytes) {
     text += "  limit        " + FormatSize(*d.limit_bytes);
     const int64_t missing = d.tags.Sum() - *d.limit_bytes;

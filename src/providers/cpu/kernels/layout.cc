@@ -125,6 +125,10 @@ class ConcatKernel final : public Kernel {
       const TensorView& x = *context.input(i);
       if (x.elements() == 0) continue;
       const size_t row = static_cast<size_t>(x.shape.elements(axis, x.shape.rank())) * element;
+      if (outer == 1 && x.as<std::byte>() == y.as<std::byte>() + at) {  // written in its place
+        at += row;
+        continue;
+      }
       const auto copy = [&](int64_t o) {
         std::memcpy(y.as<std::byte>() + static_cast<size_t>(o) * out_row + at,
                     x.as<std::byte>() + static_cast<size_t>(o) * row, row);

@@ -1,0 +1,249 @@
+#include "session/plan_check.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+#include "session/unbounded.h"
+
+namespace ullage::session {
+
+using graph::kNone;
+using graph::ValueId;
+
+namespace {
+
+constexpr size_t kMaxFaults = 100;
+
+class PlanJudge {
+ public:
+  PlanJudge(const Program& program, const shapes::GraphFacts& facts, const std::vector<ValueId>& external,
+            const Plan& plan)
+      : program_(program),
+        graph_(program.graph()),
+        facts_(facts),
+        plan_(plan),
+        external_(graph_.value_count(), 0) {
+    for (ValueId v : external) external_[static_cast<size_t>(v)] = 1;
+  }
+
+  std::vector<std::string> Run() {
+    owners_.resize(graph_.value_count());
+    for (size_t v = 0; v < owners_.size(); ++v) owners_[v] = static_cast<ValueId>(v);
+    for (size_t s = 0; s < program_.steps().size() && faults_.size() < kMaxFaults; ++s) RunStep(s);
+    for (ValueId v : graph_.outputs) Read(v, "the end of the run");
+    return std::move(faults_);
+  }
+
+ private:
+  struct Range {
+    int64_t begin = 0;
+    int64_t end = 0;
+    bool empty() const { return begin >= end; }
+    bool Meets(const Range& other) const {
+      return !empty() && !other.empty() && begin < other.end && other.begin < end;
+    }
+  };
+  /// Bytes up to `end` hold these values, all of them intact.
+  struct Tenants {
+    int64_t end = 0;
+    std::vector<ValueId> values;
+  };
+
+  std::string Name(ValueId v) const { return graph_.value(v).name; }
+  void Report(std::string fault) { faults_.push_back(std::move(fault)); }
+
+  /// Where a value that the arena holds lies; empty for all others.
+  Range Of(ValueId v) const {
+    if (v == kNone || plan_.offsets[static_cast<size_t>(v)] == Plan::kNoOffset) return {};
+    const int64_t at = plan_.offsets[static_cast<size_t>(v)];
+    return {at, at + std::max<int64_t>(BytesUpper(facts_.of(v)), 0)};
+  }
+
+  void Claim(const Range& range, std::vector<ValueId> values) {
+    if (range.empty()) return;
+    auto it = tenants_.lower_bound(range.begin);
+    if (it != tenants_.begin() && std::prev(it)->second.end > range.begin) --it;
+    while (it != tenants_.end() && it->first < range.end) {
+      const int64_t begin = it->first;
+      Tenants old = it->second;
+      it = tenants_.erase(it);
+      if (begin < range.begin) tenants_[begin] = {range.begin, old.values};
+      if (old.end > range.end) tenants_[range.end] = old;
+    }
+    tenants_[range.begin] = {range.end, std::move(values)};
+  }
+
+  /// What each part of the range holds.
+  std::vector<std::pair<Range, std::vector<ValueId>>> Held(const Range& range) const {
+    std::vector<std::pair<Range, std::vector<ValueId>>> parts;
+    auto it = tenants_.upper_bound(range.begin);
+    if (it != tenants_.begin()) --it;
+    for (; it != tenants_.end() && it->first < range.end; ++it) {
+      const Range part{std::max(it->first, range.begin), std::min(it->second.end, range.end)};
+      if (!part.empty()) parts.emplace_back(part, it->second.values);
+    }
+    return parts;
+  }
+
+  bool Holds(const Range& range, ValueId v) const {
+    int64_t at = range.begin;
+    auto it = tenants_.upper_bound(at);
+    if (it == tenants_.begin()) return range.empty();
+    for (--it; at < range.end; ++it) {
+      if (it == tenants_.end() || it->first > at || it->second.end <= at) return false;
+      const auto& values = it->second.values;
+      if (std::find(values.begin(), values.end(), v) == values.end()) return false;
+      at = it->second.end;
+    }
+    return true;
+  }
+
+  void Read(ValueId v, const std::string& who) {
+    if (v == kNone) return;
+    const ValueId owner = owners_[static_cast<size_t>(v)];
+    if (IsExternal(owner)) return;
+    if (!Holds(Of(owner), owner)) Report(StrCat(who, " reads ", Name(v), " when its bytes do not hold it"));
+  }
+
+  bool IsExternal(ValueId v) const { return external_[static_cast<size_t>(v)] != 0; }
+
+  void RunStep(size_t s) {
+    const Step& step = program_.steps()[s];
+    const graph::Node& node = graph_.node(step.node);
+    const std::string who = StrCat("node ", node.name);
+    std::vector<ValueId> read = node.inputs;
+    read.insert(read.end(), node.captures.begin(), node.captures.end());
+    for (ValueId v : read) Read(v, who);
+    if (step.kind == Step::Kind::kView || step.kind == Step::Kind::kParts) {
+      const ValueId source =
+          node.inputs[step.kind == Step::Kind::kParts ? 0
+                                                      : static_cast<size_t>(std::max(step.op->view_of, 0))];
+      for (ValueId v : node.outputs)
+        if (v != kNone) owners_[static_cast<size_t>(v)] = owners_[static_cast<size_t>(source)];
+      return;
+    }
+    if (step.kind == Step::Kind::kSelect) return;
+
+    const std::vector<Range> scratch = Scratch(s);
+    for (size_t i = 0; i < scratch.size(); ++i) {
+      if (scratch[i].begin < 0 || scratch[i].end > plan_.arena_bytes)
+        Report(StrCat(who, " has a workspace outside the arena"));
+      for (ValueId v : read)
+        if (v != kNone && scratch[i].Meets(Of(owners_[static_cast<size_t>(v)])))
+          Report(StrCat(who, " has a workspace over its input ", Name(v)));
+      for (ValueId v : node.outputs)
+        if (scratch[i].Meets(Of(v))) Report(StrCat(who, " has a workspace over its output ", Name(v)));
+      for (size_t j = 0; j < i; ++j)
+        if (scratch[i].Meets(scratch[j])) Report(StrCat(who, " has workspaces that overlap"));
+    }
+    for (const Range& range : scratch) Claim(range, {});
+    Write(step, node, read, who);
+  }
+
+  std::vector<Range> Scratch(size_t s) const {
+    const Step& step = program_.steps()[s];
+    std::vector<Range> ranges;
+    if (const auto wanted = step.kernel ? StepWorkspace(step, facts_, plan_.threads) : std::nullopt)
+      for (const auto& r : *wanted)
+        if (const auto slot = plan_.workspace.GetOffset(static_cast<int64_t>(s), r.slot_id))
+          ranges.push_back({plan_.workspace_shift + slot->offset,
+                            plan_.workspace_shift + slot->offset + static_cast<int64_t>(r.size_bytes)});
+    for (const auto& buffer : plan_.step_buffers[s])
+      if (buffer.offset != Plan::kNoOffset) ranges.push_back({buffer.offset, buffer.offset + buffer.bytes});
+    Range bodies{INT64_MAX, 0};  // of several, one runs
+    for (const auto& body : plan_.bodies[s])
+      if (body && body->arena_bytes > 0) {
+        bodies.begin = std::min(bodies.begin, body->workspace_shift);
+        bodies.end = std::max(bodies.end, body->workspace_shift + body->arena_bytes);
+      }
+    if (!bodies.empty()) ranges.push_back(bodies);
+    return ranges;
+  }
+
+  void Write(const Step& step, const graph::Node& node, const std::vector<ValueId>& read,
+             const std::string& who) {
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const ValueId v = node.outputs[o];
+      const Range range = Of(v);
+      if (range.empty()) continue;
+      if (range.begin < 0 || range.end > plan_.arena_bytes)
+        Report(StrCat(who, " writes ", Name(v), " outside the arena"));
+      for (size_t p = 0; p < o; ++p)
+        if (range.Meets(Of(node.outputs[p])))
+          Report(StrCat(who, " writes ", Name(v), " over ", Name(node.outputs[p])));
+      std::vector<std::pair<Range, std::vector<ValueId>>> kept;
+      for (size_t i = 0; i < read.size(); ++i) {
+        const ValueId in = read[i];
+        if (in == kNone) continue;
+        const ValueId owner = owners_[static_cast<size_t>(in)];
+        const Range from = Of(owner);
+        if (!range.Meets(from) || IsExternal(owner)) continue;
+        if (node.Is("", "Concat") && PlaceInConcat(node, i) == from.begin - range.begin)
+          for (auto& part : Held(from)) kept.push_back(std::move(part));
+        else if (!MayWriteOver(step, node, o, i))
+          Report(StrCat(who, " writes ", Name(v), " over its input ", Name(in)));
+      }
+      Claim(range, {v});
+      for (auto& [from, values] : kept) {
+        values.push_back(v);
+        Claim(from, values);
+      }
+    }
+  }
+
+  /// The operator allows it, nobody else reads the input in this step, and both are the same bytes.
+  bool MayWriteOver(const Step& step, const graph::Node& node, size_t o, size_t i) const {
+    if (o != 0 || i >= 32 || i >= node.inputs.size() || (step.op->in_place >> i & 1) == 0) return false;
+    const ValueId owner = owners_[static_cast<size_t>(node.inputs[i])];
+    const Range from = Of(owner), to = Of(node.outputs[0]);
+    if (from.begin != to.begin || from.end != to.end) return false;
+    if (facts_.of(node.inputs[i]).shape.ElementsUpper() != facts_.of(node.outputs[0]).shape.ElementsUpper())
+      return false;
+    return std::count_if(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
+             return v != kNone && owners_[static_cast<size_t>(v)] == owner;
+           }) == 1;
+  }
+
+  /// Where the input lies in the result in every run; -1 when that depends on the run, or it is in pieces.
+  int64_t PlaceInConcat(const graph::Node& node, size_t input) const {
+    const auto& out = facts_.of(node.outputs[0]).shape;
+    const int64_t axis = node.Int("axis", 0);
+    for (int d = 0; d < (axis < 0 ? axis + out.rank : axis); ++d)
+      if (out[d].upper != 1 && out[d].upper != 0) return -1;
+    int64_t at = 0;
+    for (size_t i = 0; i < input; ++i) {
+      const auto& facts = facts_.of(node.inputs[i]);
+      if (!facts.shape.exact()) return -1;
+      at += static_cast<int64_t>(BytesOf(facts.dtype, facts.shape.ElementsUpper()));
+    }
+    return at;
+  }
+
+  const Program& program_;
+  const graph::Graph& graph_;
+  const shapes::GraphFacts& facts_;
+  const Plan& plan_;
+  std::vector<uint8_t> external_;       // by value
+  std::vector<ValueId> owners_;         // by value: who holds its bytes
+  std::map<int64_t, Tenants> tenants_;  // by first byte
+  std::vector<std::string> faults_;
+};
+
+}  // namespace
+
+std::vector<std::string> CheckPlan(const Program& program, const shapes::GraphFacts& facts,
+                                   const std::vector<ValueId>& external, const Plan& plan) {
+  return PlanJudge(program, facts, external, plan).Run();
+}
+
+void RequireSoundPlan(const Program& program, const shapes::GraphFacts& facts,
+                      const std::vector<ValueId>& external, const Plan& plan) {
+  const auto faults = CheckPlan(program, facts, external, plan);
+  if (faults.empty()) return;
+  std::string text = StrCat("the memory plan is unsound (", faults.size(), " faults): ");
+  for (size_t i = 0; i < faults.size() && i < 3; ++i) text += StrCat(i == 0 ? "" : "; ", faults[i]);
+  Throw(Code::kRuntime, text);
+}
+
+}  // namespace ullage::session
