@@ -1,10 +1,13 @@
 #include "core/options.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <deque>
+#include <mutex>
 #include <vector>
 
 #include "core/error.h"
@@ -97,19 +100,6 @@ std::string Lower(std::string_view s) {
   return out;
 }
 
-const OptionSpec* FindOption(std::string_view key) {
-  for (const auto& spec : kOptions)
-    if (spec.key == key) return &spec;
-  return nullptr;
-}
-
-const OptionSpec& KnownOption(std::string_view key) {
-  if (const auto* spec = FindOption(key)) return *spec;
-  std::vector<std::string_view> keys;
-  for (const auto& spec : kOptions) keys.push_back(spec.key);
-  Throw(Code::kUsage, "unknown option ", key, "; the nearest is ", Nearest(key, keys));
-}
-
 bool ParseBool(std::string_view key, std::string_view value) {
   const std::string v = Lower(value);
   if (v == "1" || v == "true" || v == "on") return true;
@@ -125,20 +115,13 @@ int64_t ParseInt(std::string_view key, std::string_view value) {
   return n;
 }
 
-}  // namespace
-
-std::span<const OptionSpec> AllOptions() {
-  return kOptions;
-}
-
-void OptionBag::Set(std::string_view key, std::string_view value) {
-  const OptionSpec& spec = KnownOption(key);
+void CheckValue(const OptionSpec& spec, std::string_view value) {
   switch (spec.type) {
     case OptionType::kBool:
-      ParseBool(key, value);
+      ParseBool(spec.key, value);
       break;
     case OptionType::kInt:
-      ParseInt(key, value);
+      ParseInt(spec.key, value);
       break;
     case OptionType::kSize:
       ParseSize(value);
@@ -146,6 +129,75 @@ void OptionBag::Set(std::string_view key, std::string_view value) {
     case OptionType::kString:
       break;
   }
+}
+
+/// Keys that were registered while the program runs. Never destroyed: their texts are handed out.
+struct Registered {
+  std::mutex mutex;
+  std::deque<std::string> texts;
+  std::deque<OptionSpec> specs;
+  std::atomic<void (*)()> source{nullptr};
+  std::once_flag asked;
+
+  static Registered& Get() {
+    static Registered& registered = *new Registered;
+    return registered;
+  }
+  std::string_view Keep(std::string_view text) { return texts.emplace_back(text); }
+  void AskSource() {
+    if (const auto ask = source.load()) std::call_once(asked, ask);
+  }
+  const OptionSpec* Find(std::string_view key) {
+    const std::lock_guard lock(mutex);
+    for (const auto& spec : specs)
+      if (spec.key == key) return &spec;
+    return nullptr;
+  }
+};
+
+const OptionSpec* FindOption(std::string_view key) {
+  for (const auto& spec : kOptions)
+    if (spec.key == key) return &spec;
+  return Registered::Get().Find(key);
+}
+
+const OptionSpec& KnownOption(std::string_view key) {
+  if (const auto* spec = FindOption(key)) return *spec;
+  Registered::Get().AskSource();
+  if (const auto* spec = FindOption(key)) return *spec;
+  std::vector<std::string_view> keys;
+  for (const auto& spec : AllOptions()) keys.push_back(spec.key);
+  Throw(Code::kUsage, "unknown option ", key, "; the nearest is ", Nearest(key, keys));
+}
+
+}  // namespace
+
+std::vector<OptionSpec> AllOptions() {
+  Registered& more = Registered::Get();
+  more.AskSource();
+  std::vector<OptionSpec> all(std::begin(kOptions), std::end(kOptions));
+  {
+    const std::lock_guard lock(more.mutex);
+    all.insert(all.end(), more.specs.begin(), more.specs.end());
+  }
+  std::sort(all.begin(), all.end(), [](const OptionSpec& a, const OptionSpec& b) { return a.key < b.key; });
+  return all;
+}
+
+void RegisterOption(const OptionSpec& spec) {
+  CheckValue(spec, spec.default_value);
+  if (spec.key.empty() || FindOption(spec.key)) Throw(Code::kUsage, "option ", spec.key, " exists already");
+  Registered& more = Registered::Get();
+  const std::lock_guard lock(more.mutex);
+  more.specs.push_back({more.Keep(spec.key), spec.type, more.Keep(spec.default_value), more.Keep(spec.doc)});
+}
+
+void SetOptionSource(void (*source)()) {
+  Registered::Get().source = source;
+}
+
+void OptionBag::Set(std::string_view key, std::string_view value) {
+  CheckValue(KnownOption(key), value);
   values_[std::string(key)] = value;
 }
 

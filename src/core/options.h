@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ullage {
 
@@ -17,8 +18,16 @@ struct OptionSpec {
   std::string_view doc;
 };
 
-/// Every key, in alphabetical order.
-std::span<const OptionSpec> AllOptions();
+/// Every key, in alphabetical order, those of the option source included. The texts live as long as the
+/// process.
+std::vector<OptionSpec> AllOptions();
+
+/// Adds a key for good; the texts are copied. Throws kUsage when the key is taken or the default is no value
+/// of the type. Thread-safe.
+void RegisterOption(const OptionSpec& spec);
+/// `source` registers further keys: called once, when a key is asked for that nobody knows, or when all are
+/// listed. Set when the program starts.
+void SetOptionSource(void (*source)());
 
 /// Values by key. Set() refuses unknown keys (naming the nearest one) and values of the wrong type with
 /// kUsage.
@@ -28,6 +37,9 @@ class OptionBag {
   /// "key=value".
   void SetPair(std::string_view pair);
   bool Has(std::string_view key) const { return values_.find(key) != values_.end(); }
+
+  /// Those that were set.
+  const std::map<std::string, std::string, std::less<>>& values() const { return values_; }
 
   /// The value, or the registered default.
   std::string Str(std::string_view key) const;

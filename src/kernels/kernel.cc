@@ -16,6 +16,8 @@ const graph::Constant& KernelInfo::available(size_t i) const {
 
 void Kernel::Prepack(int, std::byte*, ThreadTeam&) {}
 
+void Kernel::Prepare(std::span<const std::byte* const>, providers::Stream*) {}
+
 void Kernel::DeclareWorkspaceRequirements(const WorkspaceShapes&,
                                           std::vector<memory::WorkspaceRequirement>&) const {}
 

@@ -99,6 +99,10 @@ class Kernel {
   virtual std::vector<PrepackRequirement> PlanPrepack() const { return {}; }
   /// Fills block `index`; reads each source byte once, front to back as far as possible.
   virtual void Prepack(int index, std::byte* out, ThreadTeam& threads);
+  /// Once, when the session loads, after all blocks are filled: what the first Compute() would otherwise do
+  /// for the first time. `blocks` are where the blocks of PlanPrepack() lie for good, `stream` is one of the
+  /// device (null: the host). Not called when a session is only planned.
+  virtual void Prepare(std::span<const std::byte* const> blocks, providers::Stream* stream);
   /// Level 2: appends the workspace needed for any shapes within the bounds. The same formula as the
   /// estimate.
   virtual void DeclareWorkspaceRequirements(const WorkspaceShapes& shapes,

@@ -21,6 +21,12 @@ class TypeSet {
   constexpr TypeSet(std::initializer_list<DType> types) {
     for (DType t : types) bits_ |= 1ull << static_cast<int>(t);
   }
+  /// Bit t: element type t.
+  static constexpr TypeSet FromBits(uint64_t bits) {
+    TypeSet set;
+    set.bits_ = bits;
+    return set;
+  }
   constexpr bool contains(DType t) const { return bits_ >> static_cast<int>(t) & 1; }
   constexpr TypeSet operator|(TypeSet o) const {
     TypeSet r;

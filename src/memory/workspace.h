@@ -34,6 +34,7 @@ struct WorkspaceRequirement {
   size_t alignment = 0;  ///< power of two; 0 means kDefaultWorkspaceAlignment
   WorkspaceStatus status = WorkspaceStatus::kKnown;
   WorkspaceLifetime lifetime = WorkspaceLifetime::kStep;
+  bool on_host = false;  ///< of a device's kernel: in host memory
 };
 
 /// What one node's kernel declared, and the step of the schedule at which the node runs.

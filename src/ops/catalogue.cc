@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <climits>
+#include <deque>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
 #include <tuple>
 
 #include "ops/families.h"
@@ -42,7 +46,41 @@ Registry Build() {
   return ops;
 }
 
+/// Operators that were added while the program runs. Never destroyed: entries are handed out.
+struct Added {
+  struct Op {
+    std::string domain, name;
+    OpInfo info;
+  };
+  std::shared_mutex mutex;
+  std::deque<Op> ops;
+
+  static Added& Get() {
+    static Added& added = *new Added;
+    return added;
+  }
+  const OpInfo* Find(std::string_view domain, std::string_view name, int opset) {
+    const std::shared_lock lock(mutex);
+    for (const Op& op : ops)
+      if (op.name == name && op.domain == domain)
+        return opset == 0 || opset >= op.info.since ? &op.info : nullptr;
+    return nullptr;
+  }
+};
+
 }  // namespace
+
+bool AddOp(const OpInfo& op) {
+  Added& added = Added::Get();
+  if (FindOp(op.domain, op.name, 0)) return false;
+  const std::unique_lock lock(added.mutex);
+  for (const auto& known : added.ops)
+    if (known.name == op.name && known.domain == op.domain) return false;
+  auto& kept = added.ops.emplace_back(Added::Op{std::string(op.domain), std::string(op.name), op});
+  kept.info.domain = kept.domain;
+  kept.info.name = kept.name;
+  return true;
+}
 
 const std::vector<OpInfo>& AllOps() {
   static const Registry ops = Build();
@@ -55,9 +93,11 @@ const OpInfo* FindOp(std::string_view domain, std::string_view name, int opset) 
   const auto after =
       std::upper_bound(ops.begin(), ops.end(), std::tuple(name, domain, opset == 0 ? INT_MAX : opset),
                        [](const auto& key, const OpInfo& op) { return key < Key(op); });
-  if (after == ops.begin()) return nullptr;
-  const OpInfo& op = *std::prev(after);
-  return op.name == name && op.domain == domain ? &op : nullptr;
+  if (after != ops.begin()) {
+    const OpInfo& op = *std::prev(after);
+    if (op.name == name && op.domain == domain) return &op;
+  }
+  return Added::Get().Find(domain, name, opset);
 }
 
 void ApplyRule(ShapeContext& c) {

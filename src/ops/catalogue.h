@@ -36,8 +36,11 @@ struct OpInfo {
 
 /// Null when the operator is not in the catalogue at that version. An opset of 0 means the newest.
 const OpInfo* FindOp(std::string_view domain, std::string_view name, int opset);
-/// All entries, for docs and tests.
+/// All entries that are built in, for docs and tests.
 const std::vector<OpInfo>& AllOps();
+/// Adds an operator for good; the names are copied. False, and nothing is added, when there is one of that
+/// name in any version. Thread-safe; FindOp() sees it from then on.
+bool AddOp(const OpInfo& op);
 
 /// Checks arity and calls the rule; throws kUnsupported naming operator, domain and version when it is
 /// unknown.

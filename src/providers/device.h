@@ -78,7 +78,8 @@ class OpenDevice {
   virtual const DeviceInfo& info() const = 0;
   /// Of regions, and of offsets in them; a power of two.
   virtual int64_t alignment() const = 0;
-  /// Largest region of that kind.
+  /// Largest region of that kind; 0: it has none, INT64_MAX: no limit but memory. Weights may always be
+  /// reserved where device memory may.
   virtual int64_t max_region(Space space) const = 0;
   virtual std::unique_ptr<Region> Reserve(Space space, int64_t bytes) = 0;
   virtual MemoryInfo memory() const = 0;
@@ -86,6 +87,9 @@ class OpenDevice {
   virtual std::unique_ptr<Event> CreateEvent() = 0;
   /// In the queue's order: the ends must live and rest until then. Without a queue: done on return.
   virtual void Run(std::span<const Copy> copies, Stream* stream) = 0;
+  /// Around each Run of a session that uses the device; they may overlap.
+  virtual void BeginRun() {}
+  virtual void EndRun() {}
 };
 
 }  // namespace ullage::providers

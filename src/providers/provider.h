@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,11 +27,21 @@ struct DeviceInfo {
   int ordinal = 0;
   int64_t capacity_bytes = 0;
   int64_t free_bytes = 0;
+  int64_t copy_bandwidth = 0;  ///< from the host, bytes per second; 0: unknown
   /// Takes part only when the user names it (simulated devices, processors behind a GPU's interface).
   bool only_when_named = false;
 };
 
 class OpenDevice;
+
+/// Nodes that a provider would run together.
+struct Proposal {
+  std::vector<size_t> nodes;  ///< indices in the list that was offered, ascending
+  bool fused = false;         ///< compiled into one kernel; else each runs with a kernel of its own
+  kernels::NodeEstimate estimate;
+  uint64_t id = 0;  ///< the provider's
+};
+enum class Verdict { kAccepted, kRefusedBudget, kRefusedRule, kRefusedTaken };
 
 /// What the host knows about is behind this interface, the CPU included. Immutable after construction,
 /// thread-safe.
@@ -46,6 +58,18 @@ class Provider {
                                          const kernels::KernelInfo& info) const;
   /// Makes one of devices() ready for use; null: it is the host. Throws when it cannot be used.
   virtual std::unique_ptr<OpenDevice> Open(const DeviceInfo& device) const;
+
+  /// Whether Propose() is to be asked; else nodes are offered one by one, to whoever has a kernel.
+  virtual bool proposes() const { return false; }
+  /// Groups of `nodes` (in topological order) for the device; `budget`: bytes that it would still be granted,
+  /// nothing: no limit. Each proposal gets one verdict.
+  virtual std::vector<Proposal> Propose(OpenDevice& device, std::span<const kernels::KernelInfo> nodes,
+                                        std::optional<int64_t> budget) const;
+  virtual void Tell(uint64_t proposal, Verdict verdict) const;
+  /// The kernel of an accepted fused group. Its inputs are the values that the group reads and does not make,
+  /// in order of first use; its outputs those it makes and others read, in the order of the nodes.
+  virtual std::unique_ptr<kernels::Kernel> Compile(OpenDevice& device, uint64_t proposal,
+                                                   std::span<const kernels::KernelInfo> group) const;
 };
 
 /// The host. One instance for the process.

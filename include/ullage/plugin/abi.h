@@ -265,13 +265,15 @@ typedef struct ullage_kernel_api {
   size_t size;
   void (*release)(ullage_kernel* kernel);
   ullage_status* (*compute)(ullage_kernel* kernel, ullage_context* context);
-  /* Optional from here. Shapes are positional, one per input, then one per output. */
+  /* Optional from here. Shapes are positional, one per input, then one per output. Without declare a kernel
+   * needs no scratch, and is given none. */
   ullage_status* (*declare)(ullage_kernel* kernel, const ullage_value_info* inputs, size_t input_count,
                             const ullage_value_info* outputs, size_t output_count, ullage_slot* slots,
                             size_t capacity, size_t* needed);
   ullage_status* (*plan_prepack)(ullage_kernel* kernel, ullage_prepack_block* blocks, size_t capacity,
                                  size_t* needed);
-  /* Fills block `index` in `target`; sources are constants of the node. */
+  /* Fills block `index` in `target`; sources are constants of the node. Without a stream it is done on
+   * return. */
   ullage_status* (*prepack)(ullage_kernel* kernel, size_t index, const ullage_region* target,
                             ullage_stream* stream);
   /* Where block `index` lies for good, whoever filled it. */
@@ -421,7 +423,9 @@ typedef struct ullage_provider_api {
   ullage_status* (*propose)(ullage_provider* provider, ullage_device* device, const ullage_graph* graph,
                             ullage_sink* sink);
   void (*verdict)(ullage_provider* provider, uint64_t proposal, ullage_verdict verdict);
-  /* Makes the kernel of an accepted fused group; its nodes are those of the view. */
+  /* Makes the kernel of an accepted fused group; its nodes are those of the view. The kernel's inputs are the
+   * values that the group reads and does not make, in order of first use; its outputs those that it makes and
+   * others read, in the order of the nodes. */
   ullage_status* (*compile)(ullage_provider* provider, ullage_device* device, uint64_t proposal,
                             const ullage_graph* group, const ullage_options* options, ullage_kernel** kernel);
   /* Optional, around each Run that uses the device; Runs may overlap. */

@@ -5,6 +5,7 @@
 #include "providers/cpu/kernels/families.h"
 #include "providers/cpu/kernels/tensor_families.h"
 #include "providers/cpu/kernels/value_families.h"
+#include "providers/plugin_host/plugins.h"
 #include "providers/provider.h"
 
 namespace ullage::providers {
@@ -82,8 +83,10 @@ const Provider& CpuProvider() {
   return cpu;
 }
 
-std::vector<std::shared_ptr<const Provider>> AllProviders(const OptionBag&) {
-  return {std::shared_ptr<const Provider>(std::shared_ptr<void>(), &CpuProvider())};
+std::vector<std::shared_ptr<const Provider>> AllProviders(const OptionBag& options) {
+  auto all = plugin_host::CreateProviders(options);
+  all.push_back(std::shared_ptr<const Provider>(std::shared_ptr<void>(), &CpuProvider()));
+  return all;
 }
 
 }  // namespace ullage::providers
