@@ -1,6 +1,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/error.h"
 #include "ops/families.h"
 
 namespace ullage::ops {
@@ -92,13 +93,24 @@ void If(ShapeContext& c) {
   const Bound condition = ScalarValue(c, 0);
   const bool is_true = condition.lower > 0, is_false = condition.exact() && condition.lower == 0;
   std::vector<ValueFacts> facts;
+  std::optional<Error> refused;
+  bool taken = false;
   for (const bool branch : {true, false}) {
     if (branch ? is_false : is_true) continue;
     const auto body = Body(c, branch ? "then_branch" : "else_branch");
     if (static_cast<int>(body->outputs.size()) < c.output_count())
       c.Fail("a branch gives ", body->outputs.size(), " results, expected ", c.output_count());
-    auto results = c.RunSubgraph(*body, {});
-    if (facts.empty()) {
+    std::vector<ValueFacts> results;
+    try {
+      results = c.RunSubgraph(*body, {});
+    } catch (const Error& error) {
+      // No input makes it valid: runs take the other branch, or are refused.
+      if (is_true || is_false || refused || error.code() != Code::kInvalidModel) throw;
+      refused = error;
+      c.RefuseSubgraph(*body, error.message());
+      continue;
+    }
+    if (!std::exchange(taken, true)) {
       facts = std::move(results);
     } else {
       for (size_t i = 0; i < facts.size() && i < results.size(); ++i)

@@ -60,6 +60,8 @@ class ShapeContext {
   /// the given inputs.
   virtual std::vector<ValueFacts> RunSubgraph(const graph::Graph& body,
                                               std::span<const ValueFacts> inputs) = 0;
+  /// States that no valid run takes this branch, and why.
+  virtual void RefuseSubgraph(const graph::Graph& /*body*/, std::string_view /*reason*/) {}
 
   int output_count() const { return static_cast<int>(node_->outputs.size()); }
   bool wants(int o) const { return node_->has_output(static_cast<size_t>(o)); }

@@ -121,6 +121,10 @@ void Executor::RunIf(Frame& frame, size_t index) {
       Hand(frame, step.outputs[o], body.program().kind(results[o]), body.value(results[o]));
     return;
   }
+  for (const auto& [key, reason] : step.refused)
+    if (key == wanted)
+      Throw(Code::kInvalidInput, "the inputs ask for the ", wanted, ", which is not valid for these shapes (",
+            reason, ")");
   Throw(Code::kRuntime, "the ", wanted, " was proved not to be taken, but the condition asks for it");
 }
 

@@ -284,6 +284,34 @@ TEST(If, ResultsLieWhereTheBranchWroteThem) {
   }
 }
 
+TEST(If, ABranchThatIsNotValidIsRefusedWhenARunAsksForIt) {
+  auto g = NewGraph();
+  const ValueId c = g->AddInput("c", DType::kBool, DeclaredShape{});
+  const ValueId x = g->AddInput("x", DType::kFloat, DeclaredShape{{2, ""}, {3, ""}});
+  const auto branch = [&](bool then) {
+    auto b = NewGraph(then ? "then" : "else");
+    const ValueId inner = Capture(*b, "x", DType::kFloat);
+    b->outputs = {then ? Op(*b, "Abs", {inner}) : Op(*b, "MatMul", {inner, inner})};
+    return b;
+  };
+  const ValueId y = g->AddValue("y");
+  Node& n = g->AddNode("", "If", "choose", {c}, {y});
+  n.attributes["then_branch"] = branch(true);
+  n.attributes["else_branch"] = branch(false);
+  g->SetCaptures(n, {x});
+  g->outputs = {y};
+  const auto s = Make(g, true);
+  std::vector<float> data(6, -3.0f);
+  uint8_t flag = 1;
+  const TensorView in[] = {{&flag, DType::kBool, Shape{}, 0}, {data.data(), DType::kFloat, Shape{2, 3}, 0}};
+  EXPECT_EQ(Values<float>(s->Run(0, in).output(0))[5], 3.0f);
+  flag = 0;
+  EXPECT_NE(RefusalOf([&] { static_cast<void>(s->Run(0, in)); }).find("the inputs ask for the else_branch"),
+            std::string::npos);
+  flag = 1;
+  EXPECT_EQ(Values<float>(s->Run(0, in).output(0))[0], 3.0f);
+}
+
 TEST(Sequences, ArePlannedWhereTheyAreBounded) {
   auto g = NewGraph();
   const ValueId x = g->AddInput("x", DType::kFloat, DeclaredShape{{-1, "rows"}, {2, ""}});

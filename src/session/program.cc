@@ -87,6 +87,7 @@ shapes::GraphFacts UnionFacts(const std::vector<const shapes::GraphFacts*>& all)
       plain.length.expr = ops::kNoExpr;
       Join(math, plain, &joined.values[i]);
     }
+  for (const auto* facts : all) joined.refused.insert(facts->refused.begin(), facts->refused.end());
   std::set<std::pair<graph::NodeId, std::string>> keys;
   for (const auto* facts : all)
     for (const auto& body : facts->bodies) keys.insert(body.first);
@@ -159,7 +160,11 @@ std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes:
         const auto* body = std::get_if<std::shared_ptr<graph::Graph>>(&attribute);
         if (!body) continue;
         const auto it = facts.bodies.find({id, key});
-        if (it == facts.bodies.end()) continue;  // a branch that is known not to be taken
+        if (it == facts.bodies.end()) {  // a branch that is known not to be taken
+          if (const auto why = facts.refused.find({id, key}); why != facts.refused.end())
+            step.refused.emplace_back(key, why->second);
+          continue;
+        }
         step.bodies.emplace_back(key, Build(**body, *it->second, placed, threads, options));
         DescribeRounds(node, *step.bodies.back().second, *it->second, &step);
       }

@@ -53,6 +53,8 @@ struct Step {
   std::vector<int64_t> element_bytes;
   /// Sub-graphs by attribute name ("then_branch").
   std::vector<std::pair<std::string, std::unique_ptr<Program>>> bodies;
+  /// Branches of an If that no valid run takes, and why.
+  std::vector<std::pair<std::string, std::string>> refused;
   /// Indices into Prepacked blocks of the session, one per block of the kernel.
   std::vector<int> prepacked;
 };

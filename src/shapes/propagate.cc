@@ -42,8 +42,8 @@ ValueFacts ConstantFacts(const graph::Constant& constant) {
 
 class Propagation {
  public:
-  Propagation(const Graph& graph, ops::SymbolTable& table, bool may_name, GraphFacts& facts)
-      : graph_(graph), table_(table), may_name_(may_name), facts_(facts) {}
+  Propagation(const Graph& graph, ops::SymbolTable& table, bool may_name, bool trial, GraphFacts& facts)
+      : graph_(graph), table_(table), may_name_(may_name), trial_(trial), facts_(facts) {}
 
   void Run(const std::vector<ValueFacts>& inputs, const std::vector<ValueFacts>& captures);
   std::vector<ValueFacts> Outputs() const {
@@ -54,12 +54,17 @@ class Propagation {
 
  private:
   friend class Context;
+  void RunFrom(size_t first);
   void NameDims(const Node& node);
+  void RefuseBranches(size_t at);
+  void Refuse(const Node& node, const std::string& key, std::string_view reason);
 
   const Graph& graph_;
   ops::SymbolTable& table_;
   const bool may_name_;  // false inside loop bodies, where one name would stand for a number per round
+  const bool trial_;     // it is only asked whether this fails
   GraphFacts& facts_;
+  std::vector<graph::NodeId> order_;
 };
 
 class Context final : public ops::ShapeContext {
@@ -97,11 +102,7 @@ class Context final : public ops::ShapeContext {
   }
 
   std::vector<ValueFacts> RunSubgraph(const Graph& body, std::span<const ValueFacts> inputs) override {
-    std::string key;
-    for (const auto& [name, attribute] : node_->attributes) {
-      const auto* sub = std::get_if<std::shared_ptr<Graph>>(&attribute);
-      if (sub != nullptr && sub->get() == &body) key = name;
-    }
+    const std::string key = KeyOf(body);
     // The body names what it captures; the node's captures are the outer values of those names.
     std::vector<ValueFacts> captured;
     for (const std::string& name : body.capture_names) {
@@ -111,11 +112,14 @@ class Context final : public ops::ShapeContext {
       captured.push_back(p_.facts_.of(*it));
     }
     auto body_facts = std::make_unique<GraphFacts>();
-    Propagation inner(body, p_.table_, p_.may_name_ && node_->op == "If", *body_facts);
+    Propagation inner(body, p_.table_, p_.may_name_ && node_->op == "If", p_.trial_, *body_facts);
     inner.Run({inputs.begin(), inputs.end()}, captured);
     auto results = inner.Outputs();
     p_.facts_.bodies[{node_->id, key}] = std::move(body_facts);
     return results;
+  }
+  void RefuseSubgraph(const Graph& body, std::string_view reason) override {
+    p_.Refuse(*node_, KeyOf(body), reason);
   }
 
   void Set(int o, DType dtype, const BoundedShape& shape) override {
@@ -142,6 +146,13 @@ class Context final : public ops::ShapeContext {
   }
 
  private:
+  std::string KeyOf(const Graph& body) const {
+    for (const auto& [name, attribute] : node_->attributes) {
+      const auto* sub = std::get_if<std::shared_ptr<Graph>>(&attribute);
+      if (sub != nullptr && sub->get() == &body) return name;
+    }
+    return {};
+  }
   const ValueFacts& facts(int i) const {
     static const ValueFacts kAbsent;
     const ValueId v = node_->input(static_cast<size_t>(i));
@@ -167,10 +178,63 @@ void Propagation::Run(const std::vector<ValueFacts>& inputs, const std::vector<V
   for (size_t i = 0; i < inputs.size(); ++i) facts_.values[static_cast<size_t>(graph_.inputs[i])] = inputs[i];
   for (size_t i = 0; i < captures.size(); ++i)
     facts_.values[static_cast<size_t>(graph_.capture_values[i])] = captures[i];
-  for (graph::NodeId id : graph_.Order()) {
-    Context context(*this, graph_.node(id));
+  order_ = graph_.Order();
+  RunFrom(0);
+}
+
+void Propagation::RunFrom(size_t first) {
+  for (size_t at = first; at < order_.size(); ++at) {
+    const Node& node = graph_.node(order_[at]);
+    Context context(*this, node);
     ops::ApplyRule(context);
-    if (may_name_) NameDims(graph_.node(id));
+    if (!trial_ && node.Is("", "If")) RefuseBranches(at);
+    if (may_name_) NameDims(node);
+  }
+}
+
+void Propagation::Refuse(const Node& node, const std::string& key, std::string_view reason) {
+  facts_.bodies.erase({node.id, key});
+  facts_.refused[{node.id, key}] = reason;
+}
+
+// Where the branches give results of different ranks, and what follows fails with one of them, every valid
+// run takes the other.
+void Propagation::RefuseBranches(size_t at) {
+  const Node& node = graph_.node(order_[at]);
+  const auto results = [&](const char* key) {
+    std::vector<ValueFacts> r;
+    const auto it = facts_.bodies.find({node.id, key});
+    if (it == facts_.bodies.end()) return r;
+    const auto& body = *node.Subgraph(key);
+    for (size_t o = 0; o < node.outputs.size(); ++o) r.push_back(it->second->of(body.outputs[o]));
+    return r;
+  };
+  const char* const keys[] = {"then_branch", "else_branch"};
+  const std::vector<ValueFacts> ways[] = {results(keys[0]), results(keys[1])};
+  if (ways[0].empty() || ways[1].empty()) return;
+  const auto take = [&](const std::vector<ValueFacts>& way, GraphFacts& facts) {
+    for (size_t o = 0; o < node.outputs.size(); ++o)
+      if (node.outputs[o] != kNone) facts.values[static_cast<size_t>(node.outputs[o])] = way[o];
+  };
+  bool differ = false;
+  for (size_t o = 0; o < node.outputs.size(); ++o)
+    differ = differ || (ways[0][o].shape.known_rank() && ways[1][o].shape.known_rank() &&
+                        ways[0][o].shape.rank != ways[1][o].shape.rank);
+  if (!differ) return;
+  for (int way : {0, 1}) {
+    GraphFacts assumed;
+    assumed.values = facts_.values;
+    take(ways[way], assumed);
+    Propagation trial(graph_, table_, may_name_, /*trial=*/true, assumed);
+    trial.order_ = order_;
+    try {
+      trial.RunFrom(at + 1);
+    } catch (const Error& error) {
+      if (error.code() != Code::kInvalidModel) continue;
+      Refuse(node, keys[way], error.message());
+      take(ways[1 - way], facts_);
+      return;
+    }
   }
 }
 
@@ -191,7 +255,7 @@ void Propagation::NameDims(const Node& node) {
 GraphFacts Propagate(const Graph& graph, const std::vector<ValueFacts>& inputs,
                      const std::vector<ValueFacts>& captures, ops::SymbolTable& table) {
   GraphFacts facts;
-  Propagation p(graph, table, /*may_name=*/true, facts);
+  Propagation p(graph, table, /*may_name=*/true, /*trial=*/false, facts);
   p.Run(inputs, captures);
   return facts;
 }

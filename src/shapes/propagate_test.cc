@@ -134,6 +134,52 @@ TEST(Propagate, IfIsTheUnionOfItsBranches) {
   EXPECT_EQ(facts.of(y).shape.ToString(&table), "[8,n in 1..20]");
 }
 
+TEST(Propagate, BranchesThatCannotBeValidAreRefused) {
+  ValueId y;
+  SymbolTable table;
+  const Bound n = table.Symbol("n", 1, 20);
+  const std::vector<ValueFacts> inputs = {Facts(DType::kBool, {}),
+                                          Facts(DType::kFloat, {n, Bound::Exactly(8)})};
+  auto g = WithIf(y, 2);
+  auto& taken = *Last(*g).Subgraph("else_branch");
+  Last(taken).attributes["perm"] = std::vector<int64_t>{1, 0, 2};  // of a matrix
+  auto facts = Propagate(*g, inputs, {}, table);
+  EXPECT_EQ(facts.of(y).shape.ToString(&table), "[n in 1..20,8]");
+  EXPECT_EQ(facts.bodies.size(), 1u);
+  ASSERT_EQ(facts.refused.size(), 1u);
+  EXPECT_EQ(facts.refused.begin()->first.second, "else_branch");
+  // Neither way is valid.
+  auto& other = *Last(*g).Subgraph("then_branch");
+  other.AddNode("", "Transpose", "", {other.capture_values[0]}, {other.AddValue("t")}).attributes["perm"] =
+      std::vector<int64_t>{0};
+  EXPECT_THROW(Propagate(*g, inputs, {}, table), Error);
+  // An invalid branch whose condition is known fails as well.
+  g = WithIf(y, 0);
+  Last(*Last(*g).Subgraph("else_branch")).attributes["perm"] = std::vector<int64_t>{1, 0, 2};
+  EXPECT_THROW(Propagate(*g, {inputs[1]}, {}, table), Error);
+}
+
+TEST(Propagate, RanksThatMakeTheRestInvalidAreRefused) {
+  for (const bool needs_matrix : {true, false}) {
+    ValueId y;
+    SymbolTable table;
+    const Bound n = table.Symbol("n", 1, 20);
+    auto g = WithIf(y, 2);
+    auto& body = *Last(*g).Subgraph("else_branch");
+    body.outputs = {Op(body, "Unsqueeze", {body.outputs[0], Ints(body, {0})})};
+    const ValueId z = g->AddValue("z");
+    if (needs_matrix)
+      g->AddNode("", "Transpose", "", {y}, {z}).attributes["perm"] = std::vector<int64_t>{1, 0};
+    else
+      g->AddNode("", "Relu", "", {y}, {z});
+    const auto facts =
+        Propagate(*g, {Facts(DType::kBool, {}), Facts(DType::kFloat, {n, Bound::Exactly(8)})}, {}, table);
+    EXPECT_EQ(facts.of(z).shape.ToString(&table), needs_matrix ? "[8,n in 1..20]" : "[...]<=160");
+    EXPECT_EQ(facts.refused.size(), needs_matrix ? 1u : 0u);
+    EXPECT_EQ(facts.bodies.size(), needs_matrix ? 1u : 2u);
+  }
+}
+
 // Loop(M, true, x): each round doubles x along axis 0 (grow) or keeps it, and gives a row of it.
 std::unique_ptr<Graph> WithLoop(bool grow, int64_t rounds, ValueId& last, ValueId& rows) {
   auto g = NewGraph();
