@@ -19,6 +19,9 @@
  *   other views live for the call.
  * - The host owns budgets. A plugin estimates, declares and proposes; it is told what was refused and never
  *   asks for more. The host allocates all planned memory through `reserve` and hands out regions of it.
+ * - With a stream, compute may return before its work is done, but for what lies in host memory: such inputs
+ * may change and such outputs are read as soon as it has returned. The ends of a copy rest until it is done.
+ * What fails in a stream is reported by the next call that waits for it.
  * - Every function may be called from any thread, not concurrently on the same object unless said otherwise.
  *   `compute` may run concurrently on one kernel where the device says so. */
 #ifndef ULLAGE_PLUGIN_ABI_H_

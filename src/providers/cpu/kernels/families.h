@@ -1,4 +1,4 @@
-/// The kernel families of the host; each adds its definitions to the registry. cpu_provider.cc is the page
+/// The kernel families of the host; each adds its definitions to the registry. all_families.cc is the page
 /// that lists them.
 #pragma once
 

@@ -1,4 +1,4 @@
-/// Kernel families of values that are no plain numbers; cpu_provider.cc lists them.
+/// Kernel families of values that are no plain numbers; all_families.cc lists them.
 #pragma once
 
 #include "kernels/registry.h"
