@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "kernels/lookup.h"
 #include "ops/catalogue.h"
+#include "placement/host_values.h"
 #include "placement/stats.h"
 
 namespace ullage::placement {
@@ -136,12 +137,13 @@ class Placer {
  private:
   void Collect(const Graph& graph, const shapes::GraphFacts& facts) {
     facts_[&graph] = &facts;
+    if (host_ > 0)
+      for (NodeId id : HostNodes(graph, facts)) host_nodes_.insert({&graph, id});
     placed_->log_read_[&graph] = graph.log.size();
     for (NodeId id : graph.Order()) {
       for (const auto& [key, body] : SubgraphsOf(graph.node(id))) {
         const auto it = facts.bodies.find({id, key});
         if (it == facts.bodies.end()) continue;  // a branch that is never taken
-        placed_->owners_[body] = {&graph, id};
         Collect(*body, *it->second);
       }
       placed_->nodes_.push_back({&graph, id});
@@ -201,7 +203,7 @@ class Placer {
       if (placed_->placed_.count(ref)) continue;
       const auto rule = index_->RuleOf(*ref.graph, ref.node);
       const auto wanted = index_->DeviceOf(*ref.graph, ref.node);
-      if (IsControl(*ref)) {
+      if (IsControl(*ref) || host_nodes_.count(ref)) {
         if (last) Put(ref, d, Reason::kDefault, {});
         continue;
       }
@@ -340,6 +342,7 @@ class Placer {
   std::map<const Graph*, std::unique_ptr<LayerMap>> layers_;
   std::vector<ResourceAccountant> accountants_;
   std::unique_ptr<LayeringIndex> index_;
+  std::set<NodeRef> host_nodes_;
   std::map<NodeRef, Reason> refused_;
   std::set<std::pair<NodeRef, size_t>> asked_;
 };

@@ -57,14 +57,6 @@ struct PlacedDevice {
   int64_t exact = 0, bound = 0, heuristic = 0;  ///< how the nodes' workspaces were known; with a budget
 };
 
-/// A value that is made on one device and read on another.
-struct CrossingValue {
-  const graph::Graph* graph = nullptr;
-  graph::ValueId value = graph::kNone;
-  size_t from = 0, to = 0;
-  int64_t bytes = -1;  ///< upper bound; -1: unbounded
-};
-
 /// A graph whose nodes, and those of its sub-graphs, have devices. Refers to the graph, which must outlive
 /// it. Immutable but for Sync(); reading is thread-safe.
 class PlacedGraph {
@@ -82,8 +74,6 @@ class PlacedGraph {
   /// Nodes of no rule, where there are rules.
   int64_t unmatched_nodes() const { return unmatched_; }
   const std::vector<Fallback>& fallbacks() const { return fallbacks_; }
-  std::vector<CrossingValue> Crossings(
-      const std::function<int64_t(const graph::Graph&, graph::ValueId)>& bytes_of) const;
   /// For people: problems of rules, fallbacks by device and reason.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void Warn(std::string text) { warnings_.push_back(std::move(text)); }
@@ -101,11 +91,7 @@ class PlacedGraph {
   std::vector<PlacedDevice> devices_;
   std::vector<NodeRef> nodes_;
   std::map<NodeRef, PlacedNode> placed_;
-  /// Where the bytes of a value are made: the device of its producer, for captures that of the outer value.
-  size_t DeviceOfValue(const graph::Graph& graph, graph::ValueId value) const;
-
   std::map<const graph::Graph*, size_t> log_read_;
-  std::map<const graph::Graph*, NodeRef> owners_;  ///< of sub-graphs
   RuleSet rules_;
   std::vector<RuleCoverage> coverage_;
   int64_t unmatched_ = 0;

@@ -55,45 +55,6 @@ const kernels::Registry& PlacedGraph::registry(const NodeRef& node) const {
   return devices_[of(node).device].device.provider->registry();
 }
 
-size_t PlacedGraph::DeviceOfValue(const Graph& graph, ValueId value) const {
-  if (const Node* producer = graph.ProducerOf(value)) return of({&graph, producer->id}).device;
-  const auto owner = owners_.find(&graph);
-  const auto& captured = graph.capture_values;
-  const auto it = std::find(captured.begin(), captured.end(), value);
-  if (owner == owners_.end() || it == captured.end()) return devices_.size() - 1;
-  const NodeRef& node = owner->second;
-  const ValueId outer = node->captures[static_cast<size_t>(it - captured.begin())];
-  return node.graph->ConstantOf(outer) ? devices_.size() - 1 : DeviceOfValue(*node.graph, outer);
-}
-
-std::vector<CrossingValue> PlacedGraph::Crossings(
-    const std::function<int64_t(const Graph&, ValueId)>& bytes_of) const {
-  std::vector<CrossingValue> all;
-  std::set<std::tuple<const Graph*, ValueId, size_t>> seen;
-  const size_t host = devices_.size() - 1;
-  for (const NodeRef& ref : nodes_) {
-    if (!ref->alive) continue;
-    const size_t to = of(ref).device;
-    for (ValueId v : ref->inputs) {
-      if (v == kNone || ref.graph->ConstantOf(v)) continue;
-      const size_t from = DeviceOfValue(*ref.graph, v);
-      if (from != to && seen.insert({ref.graph, v, to}).second)
-        all.push_back({ref.graph, v, from, to, bytes_of(*ref.graph, v)});
-    }
-  }
-  // Results of the model are the caller's, those of sub-graphs their node's: both on the host.
-  const auto results = [&](const Graph& g) {
-    for (ValueId v : g.outputs) {
-      const size_t from = g.ConstantOf(v) ? host : DeviceOfValue(g, v);
-      if (from != host && seen.insert({&g, v, host}).second)
-        all.push_back({&g, v, from, host, bytes_of(g, v)});
-    }
-  };
-  results(*graph_);
-  for (const auto& [body, owner] : owners_) results(*body);
-  return all;
-}
-
 void PlacedGraph::Sync() {
   bool changed = false;
   for (auto& [g, read] : log_read_) {

@@ -114,7 +114,7 @@ void Executor::RunIf(Frame& frame, size_t index) {
   for (size_t b = 0; b < step.bodies.size(); ++b) {
     if (step.bodies[b].first != wanted) continue;
     Frame& body = BodyOf(frame, index, b);
-    const auto& results = body.program().graph().outputs;
+    const auto& results = body.program().outputs();
     for (size_t o = 0; o < step.outputs.size(); ++o) Direct(body, results[o], frame.RoomOf(step.outputs[o]));
     RunSteps(body);
     for (size_t o = 0; o < step.outputs.size(); ++o)
@@ -152,7 +152,7 @@ void Executor::FindRooms(Frame& frame, size_t index, size_t carried) {
   const auto& buffers = frame.plan_->step_buffers[index];
   for (size_t k = 0; k < buffers.size(); ++k) {
     const bool placed = buffers[k].offset != Plan::kNoOffset;
-    state.rooms[k] = {placed ? frame.arena_ + buffers[k].offset : nullptr, buffers[k].bytes};
+    state.rooms[k] = {placed ? frame.arenas_[0] + buffers[k].offset : nullptr, buffers[k].bytes};
   }
   // The first of a pair may be the step's own result.
   const Step& step = frame.program().steps()[index];
@@ -175,7 +175,7 @@ void Executor::RunLoop(Frame& frame, size_t index) {
     state.carried[i] = frame.value(step.inputs[2 + i]);
   }
   const Program& inner = *step.bodies[0].second;
-  const auto& results = inner.graph().outputs;
+  const auto& results = inner.outputs();
   const size_t scans = results.size() - 1 - carried;
   FindRooms(frame, index, carried);
   int64_t round = 0;
@@ -258,7 +258,7 @@ void Executor::RunScan(Frame& frame, size_t index) {
   const auto input = [&](size_t i) -> const TensorView& { return frame.value(step.inputs[first + i]); };
   auto& state = frame.loops_[index];
   const Program& inner = *step.bodies[0].second;
-  const auto& results = inner.graph().outputs;
+  const auto& results = inner.outputs();
   FindRooms(frame, index, states);
 
   const int64_t batch = batched ? input(0).shape[0] : 1;
@@ -354,7 +354,7 @@ void Executor::RunScan(Frame& frame, size_t index) {
 void Executor::RunSequenceMap(Frame& frame, size_t index) {
   const Step& step = frame.program().steps()[index];
   const Program& inner = *step.bodies[0].second;
-  const auto& results = inner.graph().outputs;
+  const auto& results = inner.outputs();
   const int64_t count = Sequence(frame.value(step.inputs[0])).size();
   const auto is_sequence = [&](size_t i) {
     return frame.program().kind(step.inputs[i]) != TypeKind::kTensor;

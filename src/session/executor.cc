@@ -42,8 +42,8 @@ class StepContext final : public kernels::KernelContext {
       return;
     }
     if (shape.elements() > now.shape.elements())
-      Throw(Code::kRuntime, "result ", frame_.program().graph().value(v).name, " has shape ",
-            shape.ToString(), ", more than the bound ", now.shape.ToString());
+      Throw(Code::kRuntime, "result ", frame_.program().name(v), " has shape ", shape.ToString(),
+            ", more than the bound ", now.shape.ToString());
     frame_.SetShape(v, shape);
   }
   void* GetPreallocatedWorkspace(int slot, size_t* bytes) override {
@@ -52,9 +52,11 @@ class StepContext final : public kernels::KernelContext {
         if (bytes) *bytes = s.bytes;
         return s.memory.get();
       }
-    const auto found = frame_.plan_->workspace.GetOffset(static_cast<int64_t>(index_), slot);
+    const auto device = static_cast<size_t>(step_.device);
+    const Plan::Arena& plan = frame_.plan_->arenas[device];
+    const auto found = plan.workspace.GetOffset(static_cast<int64_t>(index_), slot);
     if (bytes) *bytes = found ? found->size : 0;
-    return found ? frame_.arena_ + frame_.plan_->workspace_shift + found->offset : nullptr;
+    return found ? frame_.arenas_[device] + plan.shift + found->offset : nullptr;
   }
   void* GetScratchBuffer(size_t bytes, size_t alignment) override {
     if (!executor_.arena_)
@@ -67,6 +69,10 @@ class StepContext final : public kernels::KernelContext {
     return executor_.prepacked_.blocks[static_cast<size_t>(step_.prepacked[static_cast<size_t>(index)])];
   }
   ThreadTeam& threads() override { return executor_.threads_; }
+  providers::Stream* stream() override {
+    return step_.device == 0 ? nullptr
+                             : executor_.queues_[static_cast<size_t>(step_.device - 1)].compute.get();
+  }
 
   /// Declares the workspace for the shapes at hand. With `take`, the slots come from the arena; without, they
   /// are counted only.
@@ -123,15 +129,50 @@ class StepContext final : public kernels::KernelContext {
 
 void Executor::Run(Frame& frame, const std::atomic<bool>* stop) {
   stop_ = stop;
-  RunSteps(frame);
+  try {
+    RunSteps(frame);
+  } catch (...) {
+    for (DeviceQueue& queue : queues_) {  // what was put in still uses the frame's memory
+      try {
+        queue.Finish();
+      } catch (const Error&) {  // the first error counts
+      }
+    }
+    throw;
+  }
+}
+
+void Executor::FinishQueues() {
+  for (DeviceQueue& queue : queues_) queue.Finish();
 }
 
 void Executor::RunSteps(Frame& frame) {
   const size_t steps = frame.program().steps().size();
   for (size_t s = 0; s < steps; ++s) {
     if (stop_ && stop_->load(std::memory_order_relaxed)) throw Error(Code::kInterrupted, "interrupted");
-    RunStep(frame, s);
+    RunInOrder(frame, s);
     for (ValueId v : frame.plan_->last_reads[s]) frame.Drop(v);
+  }
+  if (!frame.plan_->sync.empty()) FinishQueues();  // the results are there, and the memory is free
+}
+
+void Executor::RunInOrder(Frame& frame, size_t index) {
+  const SyncPlan& plan = frame.plan_->sync;
+  if (plan.empty()) {
+    RunStep(frame, index);
+    return;
+  }
+  const StepSync& sync = plan.steps()[index];
+  for (int32_t w : sync.awaited) frame.events_[static_cast<size_t>(w)]->Wait();
+  if (sync.alone) FinishQueues();
+  if (sync.stream == 0) {
+    RunStep(frame, index);
+  } else {
+    providers::Stream& stream = queues_[static_cast<size_t>((sync.stream - 1) / 2)].stream(sync.stream);
+    for (int32_t w : sync.waits) stream.Wait(*frame.events_[static_cast<size_t>(w)]);
+    RunStep(frame, index);
+    if (sync.records) frame.events_[index]->Record(stream);
+    stream.Flush();
   }
 }
 
@@ -163,9 +204,14 @@ void Executor::RunStep(Frame& frame, size_t index) {
       case Step::Kind::kSequenceMap:
         RunSequenceMap(frame, index);
         break;
+      case Step::Kind::kCopy:
+        RunCopy(frame, index);
+        break;
     }
-    if (stats && step.kind != Step::Kind::kKernel) stats->Record(frame, index, 0, 0);
+    if (stats && step.kind != Step::Kind::kKernel && step.kind != Step::Kind::kCopy)
+      stats->Record(frame, index, 0, 0);
   } catch (const Error& error) {
+    if (step.node == kNone) throw;
     const graph::Node& node = frame.program().graph().node(step.node);
     if (error.message().find(node.name) != std::string::npos || error.code() == Code::kInterrupted) throw;
     throw Error(error.code(), StrCat("node ", node.name, " (", node.OpName(), "): ", error.message()),
@@ -210,7 +256,7 @@ void Executor::InferShapes(Frame& frame, size_t index) {
     const ValueId v = step.inputs[i];
     inputs[i] = v == kNone ? RunInput{}
                            : RunInput{&frame.value(v), &frame.shapes_[static_cast<size_t>(v)],
-                                      graph.ConstantOf(v), frame.program().kind(v)};
+                                      frame.program().constant(v), frame.program().kind(v)};
   }
   const size_t outputs = std::min<size_t>(step.outputs.size(), rule_results_.size());
   for (size_t o = 0; o < outputs; ++o) rule_results_[o].set = false;
@@ -227,7 +273,7 @@ void Executor::InferShapes(Frame& frame, size_t index) {
       continue;
     }
     if (!result.set || !result.shape.known_rank())
-      Throw(Code::kRuntime, "the shape of ", graph.value(v).name, " is not known");
+      Throw(Code::kRuntime, "the shape of ", frame.program().name(v), " is not known");
     bool open = false;
     for (int d = 0; d < result.shape.rank; ++d) open = open || !result.shape[d].bounded();
     if (step.late && open) {
@@ -239,7 +285,7 @@ void Executor::InferShapes(Frame& frame, size_t index) {
     Shape shape;
     for (int d = 0; d < result.shape.rank; ++d) {
       const auto& bound = result.shape[d];
-      if (!bound.bounded()) Throw(Code::kRuntime, "nothing bounds the size of ", graph.value(v).name);
+      if (!bound.bounded()) Throw(Code::kRuntime, "nothing bounds the size of ", frame.program().name(v));
       exact = exact && bound.exact();
       shape.push_back(bound.upper);
     }
@@ -256,7 +302,7 @@ void Executor::PlaceSequence(Frame& frame, ValueId v, const RunShapeContext::Res
   if (result.length.bounded() && elements != ops::kUnbounded)
     room = elements == 0 ? 0 : static_cast<int64_t>(BytesOf(result.dtype, elements));
   const int64_t bytes = room < 0 ? -1 : kernels::Sequence::Bytes(result.length.upper, room);
-  if (bytes < 0) Throw(Code::kRuntime, "nothing bounds the size of ", frame.program().graph().value(v).name);
+  if (bytes < 0) Throw(Code::kRuntime, "nothing bounds the size of ", frame.program().name(v));
   frame.SetShape(v, {});
   frame.Touch(v);
   TensorView& view = frame.value(v);
@@ -281,16 +327,16 @@ void Executor::Place(Frame& frame, ValueId v, int64_t bytes) {
   TensorView& view = frame.value(v);
   const size_t i = static_cast<size_t>(v);
   if (!frame.external_[i] && frame.program().place(v) == session::Place::kView) return;
-  const auto& name = frame.program().graph().value(v).name;
+  const auto name = [&] { return frame.program().name(v); };
   const bool planned = frame.plan_->offsets[i] != Plan::kNoOffset;
   if (frame.external_[i] || planned) {
     const int64_t room = frame.external_[i] ? frame.rooms_[i] : frame.plan_->bytes[i];
     if (bytes > room)
-      Throw(Code::kRuntime, "result ", name, " of shape ", view.shape.ToString(), " takes ", bytes,
+      Throw(Code::kRuntime, "result ", name(), " of shape ", view.shape.ToString(), " takes ", bytes,
             " bytes, planned were ", room);
     return;
   }
-  if (!arena_) Throw(Code::kRuntime, "the size of ", name, " is not bounded");
+  if (!arena_) Throw(Code::kRuntime, "the size of ", name(), " is not bounded");
   frame.Drop(v);
   Dynamic taken;
   view.data = Allocate(bytes, view, taken);
@@ -316,7 +362,33 @@ void Executor::RunView(Frame& frame, size_t index) {
   view.data = external ? given : source.data;
   TensorView from = view;
   from.data = source.data;
-  CopyValue(kind, from, view);
+  CopyWithin(step.device, kind, from, view);
+}
+
+void Executor::RunCopy(Frame& frame, size_t index) {
+  const Step& step = frame.program().steps()[index];
+  const ValueId out = step.outputs[0];
+  const TensorView& source = frame.value(step.inputs[0]);
+  frame.SetShape(out, source.shape);
+  frame.value(out).dtype = source.dtype;
+  const int64_t bytes = SizeOf(graph::TypeKind::kTensor, source);
+  Place(frame, out, bytes);
+  if (bytes == 0) return;
+  DeviceQueue& queue = queues_[static_cast<size_t>(step.device - 1)];
+  const providers::Copy copy{source.as<std::byte>(), static_cast<std::byte*>(frame.value(out).data), bytes};
+  queue.device->Run({&copy, 1}, queue.copy.get());
+}
+
+void Executor::CopyWithin(int device, graph::TypeKind kind, const TensorView& from, const TensorView& to) {
+  if (device == 0) {
+    CopyValue(kind, from, to);
+    return;
+  }
+  if (from.data == to.data || from.bytes() == 0) return;
+  DeviceQueue& queue = queues_[static_cast<size_t>(device - 1)];
+  const providers::Copy copy{from.as<std::byte>(), static_cast<std::byte*>(to.data),
+                             static_cast<int64_t>(from.bytes())};
+  queue.device->Run({&copy, 1}, queue.compute.get());
 }
 
 void Executor::RunParts(Frame& frame, size_t index) {
@@ -336,10 +408,13 @@ void Executor::RunParts(Frame& frame, size_t index) {
   for (const ValueId out : step.outputs) {
     TensorView& view = frame.value(out);
     auto* const data = static_cast<std::byte*>(source.data) + BytesOf(source.dtype, at * row);
-    if (!frame.external_[static_cast<size_t>(out)])
+    if (!frame.external_[static_cast<size_t>(out)]) {
       view.data = data;
-    else if (view.bytes() > 0)
-      std::memcpy(view.data, data, view.bytes());
+    } else {
+      TensorView part = view;
+      part.data = data;
+      CopyWithin(step.device, graph::TypeKind::kTensor, part, view);
+    }
     at += view.shape[axis];
   }
 }

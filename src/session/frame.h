@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 
 #include "core/thread_team.h"
 #include "memory/allocator.h"
+#include "session/device_queue.h"
 #include "session/plan.h"
 #include "session/program.h"
 #include "session/run_shapes.h"
@@ -29,6 +32,9 @@ struct PrepackedBlocks {
   std::vector<const std::byte*> blocks;
 };
 
+/// Where constants lie that devices read, by program and value.
+using DeviceConstants = std::map<std::pair<const Program*, graph::ValueId>, std::byte*>;
+
 class RunStats;
 
 /// Memory taken in a run, for values without a plan.
@@ -46,14 +52,17 @@ class Frame {
     int64_t bytes = 0;
   };
 
-  explicit Frame(const Program& program);
+  /// `constants`: where those that devices read lie.
+  Frame(const Program& program, const DeviceConstants* constants);
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
   ~Frame();
 
   const Program& program() const { return *program_; }
-  /// Points the planned values at `arena` as `plan` says. Cheap when nothing changed.
-  void Bind(const Plan& plan, std::byte* arena);
+  /// Points the planned values at the arenas, by device, as `plan` says. Cheap when nothing changed.
+  void Bind(const Plan& plan, std::span<std::byte* const> arenas);
+  /// Makes the events that a Run by `plan` needs; those of other plans stay.
+  void MakeEvents(const Plan& plan, std::span<DeviceQueue> queues);
 
   TensorView& value(graph::ValueId v) { return values_[static_cast<size_t>(v)]; }
   const TensorView& value(graph::ValueId v) const { return values_[static_cast<size_t>(v)]; }
@@ -94,10 +103,13 @@ class Frame {
   void Touch(graph::ValueId v) { ++versions_[static_cast<size_t>(v)]; }
   /// Where a result is to be written, given or planned; null when its memory is taken in the run.
   Room RoomOf(graph::ValueId v) const;
+  /// Where the plan has it; null: nowhere.
+  std::byte* PlannedPlace(graph::ValueId v) const;
 
   const Program* program_;
   const Plan* plan_ = nullptr;
-  std::byte* arena_ = nullptr;
+  std::vector<std::byte*> arenas_;                         // by device
+  std::vector<std::unique_ptr<providers::Event>> events_;  // by step; null: none waits for it
   std::vector<TensorView> values_;
   std::vector<ops::BoundedShape> shapes_;  // by value: values_[v].shape as a rule sees it
   std::vector<uint8_t> external_;          // by value: memory given from outside
@@ -109,7 +121,7 @@ class Frame {
   std::vector<LoopState> loops_;  // by step
 };
 
-/// Bytes that a value takes; copies a value unless both are the same memory.
+/// Bytes that a value takes; copies a value in host memory unless both are the same memory.
 int64_t SizeOf(graph::TypeKind kind, const TensorView& view);
 void CopyValue(graph::TypeKind kind, const TensorView& from, const TensorView& to);
 
@@ -117,11 +129,14 @@ void CopyValue(graph::TypeKind kind, const TensorView& from, const TensorView& t
 class Executor {
  public:
   /// `arena` serves what has no planned place; null where nothing may be allocated.
-  Executor(ThreadTeam& threads, const PrepackedBlocks& prepacked, memory::Allocator* arena)
-      : threads_(threads), prepacked_(prepacked), arena_(arena) {}
+  /// `queues`: of the devices, by number less 1; they must live as long as the executor.
+  Executor(ThreadTeam& threads, const PrepackedBlocks& prepacked, memory::Allocator* arena,
+           std::span<DeviceQueue> queues = {})
+      : threads_(threads), prepacked_(prepacked), arena_(arena), queues_(queues) {}
 
   /// All inputs and captures of the frame must be set. Throws what kernels and rules throw; an Error without
-  /// the node's name gets it. `stop`, when given, is looked at between steps: kInterrupted.
+  /// the node's name gets it. `stop`, when given, is looked at between steps: kInterrupted. No queue holds
+  /// work of the Run when it returns or throws.
   void Run(Frame& frame, const std::atomic<bool>* stop = nullptr);
   /// When set, gathers what every step takes; see run_stats.h.
   RunStats* stats = nullptr;
@@ -139,7 +154,13 @@ class Executor {
   void RunView(Frame& frame, size_t index);
   void RunParts(Frame& frame, size_t index);
   void RunKernel(Frame& frame, size_t index);
+  void RunCopy(Frame& frame, size_t index);
   void RunSteps(Frame& frame);
+  /// RunStep() in its place among those of other queues.
+  void RunInOrder(Frame& frame, size_t index);
+  /// Copies within the memory of one device, or the host.
+  void CopyWithin(int device, graph::TypeKind kind, const TensorView& from, const TensorView& to);
+  void FinishQueues();
   /// The frame of body `b` of the step, with its captures set.
   Frame& BodyOf(Frame& frame, size_t index, size_t b);
   /// Has result `v` of a sub-graph written to that memory, where a step of it writes it.
@@ -162,6 +183,7 @@ class Executor {
   ThreadTeam& threads_;
   const PrepackedBlocks& prepacked_;
   memory::Allocator* arena_;
+  const std::span<DeviceQueue> queues_;
   const std::atomic<bool>* stop_ = nullptr;
   RunValues rule_values_;
   std::array<RunShapeContext::Result, RunShapeContext::kMaxOutputs> rule_results_;

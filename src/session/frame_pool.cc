@@ -34,9 +34,14 @@ void FramePool::Add() {
       spec_.allocator->Charge(spec_.bytes[tag], tag);
       charged[tag] = spec_.bytes[tag];
     }
-    auto made = std::make_unique<RunFrame>(*spec_.program, *spec_.team, *spec_.prepacked, spec_.dynamic,
-                                           spec_.input_count);
+    std::vector<DeviceQueue> queues;
+    for (const auto& d : spec_.devices) queues.emplace_back(*d.memory, d.bytes);
+    auto made = std::make_unique<RunFrame>(*spec_.program, *spec_.constants, *spec_.team, *spec_.prepacked,
+                                           spec_.dynamic, std::move(queues), spec_.input_count);
     made->arena = memory::HostRegion(static_cast<size_t>(spec_.bytes.Sum()), spec_.region);
+    made->arenas.push_back(made->arena.data());
+    for (const auto& queue : made->queues) made->arenas.push_back(queue.arena.data());
+    for (const Plan* plan : spec_.plans) made->frame.MakeEvents(*plan, made->queues);
     if (spec_.resident) MakeResident(made->arena, *spec_.team, spec_.lock);
     // Room for both lists first, so that Release() never allocates.
     frames_.reserve(frames_.size() + 1);

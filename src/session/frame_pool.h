@@ -14,12 +14,18 @@ namespace ullage::session {
 /// What one Run needs of its own: the frame, the memory that the plan's offsets are relative to, the executor
 /// and room for the views of the inputs.
 struct RunFrame {
-  RunFrame(const Program& program, ThreadTeam& team, const PrepackedBlocks& prepacked,
-           memory::Allocator* dynamic, size_t input_count)
-      : frame(program), executor(team, prepacked, dynamic), inputs(input_count) {}
+  RunFrame(const Program& program, const DeviceConstants& constants, ThreadTeam& team,
+           const PrepackedBlocks& prepacked, memory::Allocator* dynamic,
+           std::vector<DeviceQueue> device_queues, size_t input_count)
+      : queues(std::move(device_queues)),
+        frame(program, &constants),
+        executor(team, prepacked, dynamic, queues),
+        inputs(input_count) {}
 
+  std::vector<DeviceQueue> queues;  // by device, less 1
   Frame frame;
   memory::HostRegion arena;
+  std::vector<std::byte*> arenas;  // by device
   Executor executor;
   std::vector<TensorView> inputs;
 };
@@ -45,9 +51,18 @@ class FramePool {
     const Program* program = nullptr;
     ThreadTeam* team = nullptr;
     const PrepackedBlocks* prepacked = nullptr;
+    const DeviceConstants* constants = nullptr;
     memory::HostAllocator* allocator = nullptr;
     /// Bytes of one frame, by tag: what the allocator is charged with.
     memory::TagBytes bytes;
+    /// The same of the devices, by number less 1.
+    struct OnDevice {
+      DeviceMemory* memory = nullptr;
+      memory::TagBytes bytes;
+    };
+    std::vector<OnDevice> devices;
+    /// Plans by which frames run.
+    std::vector<const Plan*> plans;
     memory::RegionOptions region;
     bool resident = false;  ///< MakeResident() every frame
     bool lock = false;

@@ -36,15 +36,28 @@ struct Initializer {
   void BindStates();
   void PlanWeights();
   void PlanMemory();
+  /// Adds up what device d (its number less 1) has.
+  void PlanDevice(size_t d, int64_t workspace);
+  void CountEstimates();
   void CheckLimit();
   void FindPrepacked();
   void Reserve();
   void ReadRunOptions();
+  void ReserveOnDevices();
   void PackBlocks(std::byte* region);
+  /// Constants, into the memory of devices.
+  void FillDevices();
+  void PrepareKernels();
   void Prepack();
 
   PlanOptions plan_options;
-  std::vector<ValueId> external;      // outputs of states: their memory is the caches'
+  std::vector<ValueId> external;  // outputs of states: their memory is the caches'
+  /// A constant that a step of a device has as its input; `read`: by itself, not in packed form.
+  void KeepOnDevice(const Program& program, ValueId v, const graph::Constant& c, bool read,
+                    graph::NodeId reader);
+  std::map<std::pair<const Program*, ValueId>, size_t> on_device;  // place among the share's, plus 1; 0: none
+  std::map<std::pair<int, std::string>, size_t> device_copies;     // the same, by what the data are
+
   std::string cache_path, cache_key;  // of session.prepacked_cache
   const std::byte* packed = nullptr;  // what it holds
 
@@ -138,15 +151,35 @@ void Initializer::Place() {
   s.placed_ = PlaceGraph(s.spec_, s.facts_, s.threads_);
   const auto budget = s.placed_->devices().back().budget.limit_bytes;
   if (budget && (!s.spec_.cpu_limit || *budget < *s.spec_.cpu_limit)) s.spec_.cpu_limit = budget;
+  for (const auto& d : s.placed_->devices()) {
+    DevicePlan plan;
+    plan.name = d.device.info.name;
+    plan.provider = d.device.info.provider;
+    plan.nodes = d.nodes;
+    if (!d.device.open) {  // the host, the last
+      plan.limit_bytes = s.spec_.cpu_limit;
+    } else {
+      plan.limit_bytes = d.budget.limit_bytes;
+      const int64_t capacity = d.device.info.capacity_bytes;
+      if (capacity > 0) plan.limit_bytes = std::min(plan.limit_bytes.value_or(capacity), capacity);
+      s.shares_.push_back(std::make_unique<DeviceShare>(d.device.open, plan.limit_bytes));
+    }
+    s.plans_.push_back(std::move(plan));
+  }
 }
 
 void Initializer::CreateProgram() {
-  s.program_ = Program::Build(*s.spec_.graph, s.facts_, *s.placed_, s.threads_, &s.spec_.options);
+  std::vector<std::pair<ValueId, ValueId>> states;
+  for (const StateSpec& state : s.spec_.states)
+    states.emplace_back(s.graph().inputs[s.InputIndex(state.input)],
+                        s.graph().outputs[s.OutputIndex(state.output)]);
+  s.program_ = Program::Build(*s.spec_.graph, s.facts_, *s.placed_, s.threads_, &s.spec_.options,
+                              FindResidence(*s.placed_, states));
   plan_options.in_place = s.spec_.options.Bool("session.plan_in_place");
   plan_options.concat = s.spec_.options.Bool("session.plan_concat");
   for (const StateSpec& spec : s.spec_.states)
-    external.push_back(s.spec_.graph->outputs[s.OutputIndex(spec.output)]);
-  if (s.spec_.options.Bool("session.plan_order")) {
+    external.push_back(s.program_->outputs()[s.OutputIndex(spec.output)]);
+  if (s.spec_.options.Bool("session.plan_order") && !s.program_->uses_devices()) {
     std::vector<const shapes::GraphFacts*> profiles;
     for (const auto& p : s.profiles_) profiles.push_back(&p.facts);
     LowerPeak(profiles, external, s.threads_, plan_options, s.program_.get());
@@ -163,7 +196,8 @@ void Initializer::BindStates() {
     state.input_index = s.InputIndex(spec.input);
     state.output_index = s.OutputIndex(spec.output);
     state.input = graph.inputs[state.input_index];
-    state.output = graph.outputs[state.output_index];
+    state.output = s.program_->outputs()[state.output_index];
+    state.device = s.program_->device(state.input);
     state.dtype = graph.value(state.input).dtype;
     const auto [w, o] = s.program_->WriterOf(state.output);
     if (w >= 0 && !graph.IsOutput(state.input) && s.program_->AcceptsCache(state.input) &&
@@ -175,6 +209,14 @@ void Initializer::BindStates() {
                                           writer.inputs[static_cast<size_t>(i)] == state.input);
     }
     state.bytes = static_cast<int64_t>(BytesOf(state.dtype, spec.max_shape.elements()));
+    if (state.device != 0) {
+      DeviceShare& share = *s.shares_[static_cast<size_t>(state.device - 1)];
+      state.place = share.kv.Add(state.bytes, share.alignment, "cache " + spec.input);
+      if (!state.shared)
+        state.place_other = share.kv.Add(state.bytes, share.alignment, "cache " + spec.input);
+      s.states_.push_back(std::move(state));
+      continue;
+    }
     state.offset = offset;
     offset = AlignUp<int64_t>(CheckedAdd(offset, state.bytes, "cache size"), 64);
     if (!state.shared) {
@@ -192,7 +234,7 @@ void Initializer::PlanWeights() {
   const auto keep = [&](const std::string& name, const graph::Constant& c, graph::NodeId node) {
     const auto bytes = static_cast<int64_t>(c.size_bytes);
     const auto [it, fresh] =
-        read.try_emplace(graph::DataKey(c), Consumer{memory::Tag::kWeights, name, bytes, node});
+        read.try_emplace(graph::DataKey(c), Consumer{memory::Tag::kWeights, name, bytes, node, s.plan_of(0)});
     if (!fresh && it->second.node != node) it->second.node = kNone;
   };
   std::map<std::string, int> shared;
@@ -212,8 +254,9 @@ void Initializer::PlanWeights() {
           for (int input : w.replaces) {
             const auto at = static_cast<size_t>(input);
             if (at >= step.inputs.size()) continue;
-            if (const auto* c = graph.ConstantOf(step.inputs[at])) key += "|" + graph::DataKey(*c);
+            if (const auto* c = program.constant(step.inputs[at])) key += "|" + graph::DataKey(*c);
           }
+          if (step.device != 0) key += StrCat("@", step.device);
           if (const auto it = shared.find(key); it != shared.end()) {
             step.prepacked.push_back(it->second);
             continue;
@@ -223,13 +266,21 @@ void Initializer::PlanWeights() {
         Session::Block block;
         block.bytes = w.bytes;
         block.alignment = std::max<size_t>(w.alignment, 64);
-        offset = AlignUp<int64_t>(offset, static_cast<int64_t>(block.alignment));
-        block.offset = offset;
-        offset = CheckedAdd(offset, static_cast<int64_t>(w.bytes), "prepacked size");
+        block.device = step.device;
         block.name = graph.node(step.node).name;
+        if (step.device != 0) {
+          DeviceShare& share = *s.shares_[static_cast<size_t>(step.device - 1)];
+          block.place = share.prepacked.Add(static_cast<int64_t>(w.bytes),
+                                            std::max(share.alignment, static_cast<int64_t>(block.alignment)),
+                                            "packed weights of node " + block.name);
+        } else {
+          offset = AlignUp<int64_t>(offset, static_cast<int64_t>(block.alignment));
+          block.offset = offset;
+          offset = CheckedAdd(offset, static_cast<int64_t>(w.bytes), "prepacked size");
+        }
         block.layout = LayoutText(graph.node(step.node), w, i);
         for (ValueId input : step.inputs)
-          if (const auto* c = graph.ConstantOf(input)) block.sources.push_back(c);
+          if (const auto* c = program.constant(input)) block.sources.push_back(c);
         block.step = &step;
         block.node = reader;
         block.index = static_cast<int>(i);
@@ -238,35 +289,64 @@ void Initializer::PlanWeights() {
       }
     }
     for (size_t i = 0; i < step.inputs.size(); ++i) {
-      const auto* c = graph.ConstantOf(step.inputs[i]);
-      // What was computed on the way lies in memory of its own, packed or not.
-      if (c && (!replaced.count(static_cast<int>(i)) || c->file.empty()))
-        keep(graph.value(step.inputs[i]).name, *c, reader);
+      const ValueId v = step.inputs[i];
+      const auto* c = program.constant(v);
+      if (!c || program.place(v) != session::Place::kConstant) continue;
+      const bool itself = !replaced.count(static_cast<int>(i));
+      // What was computed on the way lies in memory of its own, packed or elsewhere, too.
+      if ((itself && program.device(v) == 0) || c->file.empty())
+        keep(graph.value(program.source(v)).name, *c, reader);
+      if (program.device(v) != 0) KeepOnDevice(program, v, *c, itself, reader);
     }
-    for (ValueId v : graph.node(step.node).captures)
+    for (ValueId v : program.captures(step))
       if (const auto* c = graph.ConstantOf(v)) keep(graph.value(v).name, *c, reader);
   });
   s.prepacked_bytes_ = offset;
   for (const auto& [key, consumer] : read) s.weights_.push_back(consumer);
 }
 
+void Initializer::KeepOnDevice(const Program& program, ValueId v, const graph::Constant& c, bool read,
+                               graph::NodeId reader) {
+  const int device = program.device(v);
+  auto& known = on_device[{&program, v}];
+  if (!read) return;
+  DeviceShare& share = *s.shares_[static_cast<size_t>(device - 1)];
+  const std::string& name = program.graph().value(program.source(v)).name;
+  const auto [it, fresh] = device_copies.try_emplace({device, graph::DataKey(c)}, share.constants.size());
+  if (fresh)
+    share.constants.push_back(
+        {&c, name, share.weights.Add(static_cast<int64_t>(c.size_bytes), share.alignment, "weight " + name),
+         reader});
+  else if (share.constants[it->second].node != reader)
+    share.constants[it->second].node = kNone;
+  known = it->second + 1;
+}
+
 void Initializer::PlanMemory() {
   const graph::Graph& graph = *s.spec_.graph;
   s.pre_allocated_ = s.spec_.options.Bool("session.pre_allocate_execution_buffers");
   int64_t workspace = 0;
+  std::vector<int64_t> device_workspace(s.shares_.size(), 0);
   std::vector<bool> states;
   for (size_t i = 0; i < graph.inputs.size(); ++i) states.push_back(s.IsState(i));
   for (auto& p : s.profiles_) {
-    if (s.pre_allocated_ || s.spec_.plan_only) {
+    if (s.pre_allocated_ || s.spec_.plan_only || s.program_->uses_devices()) {
       const auto open = FindUnbounded(*s.program_, p.facts, p.inputs, states, *p.symbols);
       if (!open.empty()) ThrowUnbounded(open);
     }
     p.plan = MakePlan(*s.program_, p.facts, external, s.threads_, plan_options);
-    s.arena_bytes_ = std::max(s.arena_bytes_, p.plan->arena_bytes);
-    s.device_.lower_bound_bytes = std::max(s.device_.lower_bound_bytes, p.plan->lower_bound);
-    workspace = std::max(workspace, p.plan->workspace_peak);
+    const auto& arenas = p.plan->arenas;
+    s.arena_bytes_ = std::max(s.arena_bytes_, arenas[0].bytes);
+    s.host_plan().lower_bound_bytes = std::max(s.host_plan().lower_bound_bytes, arenas[0].lower_bound);
+    workspace = std::max(workspace, arenas[0].workspace_peak);
+    for (size_t d = 0; d < s.shares_.size(); ++d) {
+      DeviceShare& share = *s.shares_[d];
+      share.arena_bytes = std::max(share.arena_bytes, arenas[d + 1].bytes);
+      s.plans_[d].lower_bound_bytes = std::max(s.plans_[d].lower_bound_bytes, arenas[d + 1].lower_bound);
+      device_workspace[d] = std::max(device_workspace[d], arenas[d + 1].workspace_peak);
+    }
   }
-  auto& tags = s.device_.tags;
+  auto& tags = s.host_plan().tags;
   for (const auto& w : s.weights_) tags.Add(memory::Tag::kWeights, w.bytes);
   tags.Add(memory::Tag::kPrepacked, s.prepacked_bytes_);
   tags.Add(memory::Tag::kKv, s.kv_bytes_);
@@ -274,15 +354,41 @@ void Initializer::PlanMemory() {
   tags.Add(memory::Tag::kWorkspace, workspace);
   tags.Add(memory::Tag::kActivations, s.arena_bytes_ - workspace);
   for (const auto& e : s.spec_.extra) tags.Add(e.tag, e.bytes);
-  s.device_.lower_bound_bytes += tags.Sum() - s.arena_bytes_;
-  s.device_.limit_bytes = s.spec_.cpu_limit;
-  s.device_.nodes = static_cast<int64_t>(s.placed_->nodes().size());
-  s.device_.exact = s.device_.nodes;
+  s.host_plan().lower_bound_bytes += tags.Sum() - s.arena_bytes_;
+  for (size_t d = 0; d < s.shares_.size(); ++d) PlanDevice(d, device_workspace[d]);
+  CountEstimates();
+}
+
+void Initializer::PlanDevice(size_t d, int64_t workspace) {
+  DeviceShare& share = *s.shares_[d];
+  workspace = std::min(workspace, share.arena_bytes);
+  share.frame_bytes.Add(memory::Tag::kWorkspace, workspace);
+  share.frame_bytes.Add(memory::Tag::kActivations, share.arena_bytes - workspace);
+  auto& tags = s.plans_[d].tags;
+  tags += share.frame_bytes;
+  tags.Add(memory::Tag::kWeights, share.weights.bytes());
+  tags.Add(memory::Tag::kPrepacked, share.prepacked.bytes());
+  tags.Add(memory::Tag::kKv, share.kv.bytes());
+  if (tags.Sum() > 0) tags.Add(memory::Tag::kOverhead, share.memory.device().memory().overhead_bytes);
+  s.plans_[d].lower_bound_bytes += tags.Sum() - share.arena_bytes;
+  if (const int64_t most = share.memory.device().max_region(providers::Space::kDevice);
+      share.arena_bytes > most)
+    Throw(Code::kDoesNotFit, s.plans_[d].name, ": the values between nodes take ",
+          FormatSize(share.arena_bytes), " at once, the device gives at most ", FormatSize(most));
+}
+
+void Initializer::CountEstimates() {
+  for (size_t d = 0; d < s.plans_.size(); ++d) {
+    const auto& placed = s.placed_->devices()[d];
+    s.plans_[d].exact = placed.exact;
+    s.plans_[d].bound = placed.bound;
+    s.plans_[d].heuristic = placed.heuristic;
+    if (placed.exact + placed.bound + placed.heuristic == 0) s.plans_[d].exact = placed.nodes;
+  }
 }
 
 void Initializer::CheckLimit() {
-  if (!s.device_.limit_bytes || s.device_.tags.Sum() <= *s.device_.limit_bytes) return;
-  if (s.spec_.plan_only) return;  // the plan reports it
+  if (s.fits() || s.spec_.plan_only) return;  // a plan reports it
   ThrowDoesNotFit(s, {});
 }
 
@@ -313,9 +419,10 @@ void Initializer::ReadRunOptions() {
 void Initializer::FindPrepacked() {
   s.team_ = std::make_unique<ThreadTeam>(s.threads_);
   const std::string folder = s.spec_.options.Str("session.prepacked_cache");
-  if (folder.empty() || s.blocks_.empty()) return;
+  if (folder.empty() || s.prepacked_bytes_ == 0) return;
   PrepackedKey key;
-  for (const auto& b : s.blocks_) key.AddBlock(b.offset, b.bytes, b.layout, b.sources);
+  for (const auto& b : s.blocks_)
+    if (b.device == 0) key.AddBlock(b.offset, b.bytes, b.layout, b.sources);
   cache_key = key.text();
   cache_path = key.PathIn(folder);
   s.prepacked_file_ =
@@ -342,9 +449,23 @@ void Initializer::Reserve() {
   const bool lock = s.pre_allocated_ && s.spec_.options.Bool("session.lock_execution_buffers");
   if (s.pre_allocated_) MakeResident(s.kv_region_, *s.team_, lock);
   for (const auto& e : s.spec_.extra) s.allocator_->Charge(e.bytes, e.tag);
+  ReserveOnDevices();
+  for (auto& state : s.states_) {
+    if (state.device == 0) {
+      state.data = s.kv_region_.data() + state.offset;
+      state.other = state.shared ? state.data : s.kv_region_.data() + state.offset_other;
+    } else {
+      const auto& regions = s.shares_[static_cast<size_t>(state.device - 1)]->kv_regions;
+      state.data = DeviceShare::At(regions, state.place);
+      state.other = state.shared ? state.data : DeviceShare::At(regions, state.place_other);
+    }
+  }
 
   FramePool::Spec frames;
   frames.program = s.program_.get();
+  frames.constants = &s.device_constants_;
+  for (const auto& share : s.shares_) frames.devices.push_back({&share->memory, share->frame_bytes});
+  for (const auto& p : s.profiles_) frames.plans.push_back(p.plan.get());
   frames.team = s.team_.get();
   frames.prepacked = &s.prepacked_;
   frames.allocator = s.allocator_.get();
@@ -352,7 +473,7 @@ void Initializer::Reserve() {
   frames.lock = lock;
   int64_t extra = 0;
   for (const auto& e : s.spec_.extra) extra += e.tag == memory::Tag::kWorkspace ? e.bytes : 0;
-  const int64_t workspace = s.device_.tags[memory::Tag::kWorkspace] - extra;
+  const int64_t workspace = s.host_plan().tags[memory::Tag::kWorkspace] - extra;
   frames.bytes.Add(memory::Tag::kWorkspace, workspace);
   frames.bytes.Add(memory::Tag::kActivations, s.arena_bytes_ - workspace);
   frames.region = options;
@@ -370,6 +491,45 @@ void Initializer::Reserve() {
   frames.input_count = s.graph().inputs.size();
   s.frames_ = std::make_unique<FramePool>(frames);
   s.allocations_at_start_ = s.allocator_->allocations();
+  for (const auto& share : s.shares_) share->reservations_at_start = share->memory.reservations();
+}
+
+void Initializer::ReserveOnDevices() {
+  for (size_t d = 0; d < s.shares_.size(); ++d) {
+    DeviceShare& share = *s.shares_[d];
+    memory::TagBytes overhead;
+    overhead[memory::Tag::kOverhead] = s.plans_[d].tags[memory::Tag::kOverhead];
+    share.memory.Charge(overhead);
+    share.Reserve();
+  }
+  for (const auto& [value, known] : on_device) {
+    const DeviceShare& share = *s.shares_[static_cast<size_t>(value.first->device(value.second) - 1)];
+    s.device_constants_[value] =
+        known ? DeviceShare::At(share.weight_regions, share.constants[known - 1].place) : nullptr;
+  }
+}
+
+void Initializer::FillDevices() {
+  for (const auto& share : s.shares_) {
+    std::vector<providers::Copy> copies;
+    for (const auto& c : share->constants)
+      if (c.constant->size_bytes > 0)
+        copies.push_back({c.constant->bytes, DeviceShare::At(share->weight_regions, c.place),
+                          static_cast<int64_t>(c.constant->size_bytes)});
+    if (!copies.empty()) share->memory.device().Run(copies, nullptr);
+  }
+}
+
+void Initializer::PrepareKernels() {
+  std::vector<std::unique_ptr<providers::Stream>> streams;
+  for (const auto& share : s.shares_) streams.push_back(share->memory.device().CreateStream());
+  EachStep(*s.program_, [&](Program&, Step& step) {
+    if (!step.kernel || step.device == 0) return;
+    std::vector<const std::byte*> blocks;
+    for (int b : step.prepacked) blocks.push_back(s.prepacked_.blocks[static_cast<size_t>(b)]);
+    step.kernel->Prepare(blocks, streams[static_cast<size_t>(step.device - 1)].get());
+  });
+  for (const auto& stream : streams) stream->Finish();
 }
 
 /// Large blocks by the whole team, one after the other; then the others, each by one of its threads, the
@@ -378,6 +538,7 @@ void Initializer::PackBlocks(std::byte* region) {
   constexpr size_t kLarge = size_t{8} << 20;
   std::vector<const Session::Block*> small;
   for (const auto& block : s.blocks_) {
+    if (block.device != 0) continue;
     if (block.bytes < kLarge)
       small.push_back(&block);
     else
@@ -395,8 +556,17 @@ void Initializer::PackBlocks(std::byte* region) {
 void Initializer::Prepack() {
   std::byte* region = s.prepacked_region_.data();
   for (const auto& block : s.blocks_)
-    s.prepacked_.blocks.push_back((packed ? packed : region) + block.offset);
+    s.prepacked_.blocks.push_back(
+        block.device == 0
+            ? (packed ? packed : region) + block.offset
+            : DeviceShare::At(s.shares_[static_cast<size_t>(block.device - 1)]->prepacked_regions,
+                              block.place));
   if (!packed) PackBlocks(region);
+  for (size_t i = 0; i < s.blocks_.size(); ++i)
+    if (const auto& block = s.blocks_[i]; block.device != 0)
+      block.step->kernel->Prepack(block.index, const_cast<std::byte*>(s.prepacked_.blocks[i]), *s.team_);
+  FillDevices();
+  PrepareKernels();
   if (!packed && !cache_path.empty())
     s.prepacked_cache_ =
         WritePrepacked(cache_path, cache_key, {region, static_cast<size_t>(s.prepacked_bytes_)}, *s.team_)

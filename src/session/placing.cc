@@ -1,5 +1,6 @@
 #include "session/placing.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -17,15 +18,35 @@ std::unique_ptr<PlacedGraph> PlaceGraph(const SessionSpec& spec, const shapes::G
   request.facts = &facts;
   request.devices = placement::ReadDevices(
       spec.options, spec.providers.empty() ? providers::AllProviders(spec.options) : spec.providers);
+  for (auto& device : request.devices)
+    if (!device.open) device.open = device.provider->Open(device.info);
   request.options = &spec.options;
   request.threads = threads;
   request.model_folder = spec.model_folder;
-  auto placed = placement::Place(request);
-  for (const auto& d : placed->devices())
-    if (d.nodes > 0 && d.device.info.type != providers::DeviceType::kCpu)
-      Throw(Code::kUnsupported, "running nodes on ", d.device.info.name,
-            " is not built: its memory is not the host's");
-  return placed;
+  return placement::Place(request);
+}
+
+Residence FindResidence(const PlacedGraph& placed,
+                        std::span<const std::pair<graph::ValueId, graph::ValueId>> states) {
+  Residence residence;
+  const graph::Graph& graph = placed.graph();
+  const size_t host = placed.devices().size() - 1;
+  const auto device_of = [&](graph::NodeId id) { return placed.of({&graph, id}).device; };
+  for (const auto& [input, output] : states) {
+    const graph::Node* writer = graph.ProducerOf(output);
+    if (!writer || graph.IsOutput(input) || device_of(writer->id) == host) continue;
+    const size_t device = device_of(writer->id);
+    const auto& readers = graph.value(input).consumers;
+    if (!std::all_of(readers.begin(), readers.end(), [&](graph::NodeId id) {
+          const graph::Node& node = graph.node(id);
+          return device_of(id) == device ||
+                 (node.domain.empty() && (node.op == "Shape" || node.op == "Size"));
+        }))
+      continue;
+    residence.inputs[input] = static_cast<int>(device) + 1;
+    residence.outputs.insert(output);
+  }
+  return residence;
 }
 
 std::map<NodeRef, std::optional<int64_t>> DeclaredWorkspaces(const Program& program,
@@ -37,7 +58,8 @@ std::map<NodeRef, std::optional<int64_t>> DeclaredWorkspaces(const Program& prog
         declared.merge(DeclaredWorkspaces(*body, *it->second, threads));
     if (!step.kernel) continue;
     std::vector<ops::ValueFacts> in, out;
-    for (graph::ValueId v : step.inputs) in.push_back(v == graph::kNone ? ops::ValueFacts{} : facts.of(v));
+    for (graph::ValueId v : step.inputs)
+      in.push_back(v == graph::kNone ? ops::ValueFacts{} : facts.of(program.source(v)));
     for (graph::ValueId v : step.outputs) out.push_back(v == graph::kNone ? ops::ValueFacts{} : facts.of(v));
     std::vector<memory::WorkspaceRequirement> slots;
     step.kernel->DeclareWorkspaceRequirements({in, out, threads}, slots);
@@ -71,8 +93,7 @@ void VerifyWorkspaces(const Program& program, const shapes::GraphFacts& facts, i
   }
 }
 
-void AddPlacement(const PlacedGraph& placed, const shapes::GraphFacts& facts, bool nodes,
-                  nlohmann::ordered_json* out) {
+void AddPlacement(const PlacedGraph& placed, bool nodes, nlohmann::ordered_json* out) {
   using Json = nlohmann::ordered_json;
   const auto& devices = placed.devices();
   const auto name = [&](size_t device) { return devices[device].device.info.name; };
@@ -87,20 +108,6 @@ void AddPlacement(const PlacedGraph& placed, const shapes::GraphFacts& facts, bo
                      {"first_nodes", c.first_names}});
   }
   (*out)["unmatched_nodes"] = placed.unmatched_nodes();
-  Json& copies = (*out)["copies"] = Json::array();
-  const auto bytes_of = [&](const graph::Graph& g, graph::ValueId v) -> int64_t {
-    if (&g != &placed.graph()) return -1;
-    const auto& f = facts.of(v);
-    const int64_t elements = f.shape.ElementsUpper();
-    return elements == ops::kUnbounded || BitsOf(f.dtype) == 0
-               ? -1
-               : static_cast<int64_t>(BytesOf(f.dtype, elements));
-  };
-  for (const auto& c : placed.Crossings(bytes_of)) {
-    Json copy = {{"value", c.graph->value(c.value).name}, {"from", name(c.from)}, {"to", name(c.to)}};
-    copy["bytes"] = c.bytes >= 0 ? Json(c.bytes) : Json(nullptr);
-    copies.push_back(copy);
-  }
   Json& fallbacks = (*out)["fallbacks"] = Json::array();
   for (const auto& f : placed.fallbacks())
     fallbacks.push_back({{"node", f.node->name},

@@ -12,10 +12,15 @@ namespace ullage::session {
 
 struct SessionSpec;
 
-/// Places the spec's graph by its options. `facts`: the union over the profiles. Throws what
-/// placement::Place throws, and kUnsupported when a node went to memory that the executor cannot reach.
+/// Opens the spec's devices and places its graph by its options. `facts`: the union over the profiles. Throws
+/// what placement::Place throws, and what opening a device throws.
 std::unique_ptr<placement::PlacedGraph> PlaceGraph(const SessionSpec& spec, const shapes::GraphFacts& facts,
                                                    int threads);
+
+/// States (graph input, graph output) that stay on the device that makes them, because nobody else reads
+/// them.
+Residence FindResidence(const placement::PlacedGraph& placed,
+                        std::span<const std::pair<graph::ValueId, graph::ValueId>> states);
 
 /// What every kernel declares, for the largest shapes within the facts; nothing where it cannot say.
 std::map<placement::NodeRef, std::optional<int64_t>> DeclaredWorkspaces(const Program& program,
@@ -28,9 +33,8 @@ std::map<placement::NodeRef, std::optional<int64_t>> DeclaredWorkspaces(const Pr
 void VerifyWorkspaces(const Program& program, const shapes::GraphFacts& facts, int threads,
                       const OptionBag& options, placement::PlacedGraph* placed);
 
-/// "rules", "unmatched_nodes", "copies" and "warnings" of the plan's JSON, with `nodes` "placement", too.
-void AddPlacement(const placement::PlacedGraph& placed, const shapes::GraphFacts& facts, bool nodes,
-                  nlohmann::ordered_json* out);
+/// "rules", "unmatched_nodes", "fallbacks" and "warnings" of the plan's JSON, with `nodes` "placement", too.
+void AddPlacement(const placement::PlacedGraph& placed, bool nodes, nlohmann::ordered_json* out);
 /// The same as text: a line per rule, per warning and, with `nodes`, per node.
 std::string PlacementText(const placement::PlacedGraph& placed, bool nodes);
 /// Stable text, one line per node: device, reason, operator, name (`inspect --stage=placed`).

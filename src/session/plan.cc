@@ -16,15 +16,20 @@ using graph::ValueId;
 
 namespace {
 
-void Shift(int64_t by, Plan* plan) {
-  for (int64_t& offset : plan->offsets)
-    if (offset != Plan::kNoOffset) offset += by;
-  plan->workspace_shift += by;
+/// Moves what a sub-graph has in the arena of one device.
+void Shift(const Program& program, size_t device, int64_t by, Plan* plan) {
+  for (size_t v = 0; v < plan->offsets.size(); ++v)
+    if (plan->offsets[v] != Plan::kNoOffset &&
+        program.device(static_cast<ValueId>(v)) == static_cast<int>(device))
+      plan->offsets[v] += by;
+  plan->arenas[device].shift += by;
   for (auto& step : plan->step_buffers)
     for (auto& buffer : step)
-      if (buffer.offset != Plan::kNoOffset) buffer.offset += by;
-  for (auto& bodies : plan->bodies)
-    for (auto& body : bodies) Shift(by, body.get());
+      if (buffer.offset != Plan::kNoOffset && device == 0) buffer.offset += by;
+  for (size_t s = 0; s < plan->bodies.size(); ++s)
+    for (size_t b = 0; b < plan->bodies[s].size(); ++b)
+      if (plan->bodies[s][b])
+        Shift(*program.steps()[s].bodies[b].second, device, by, plan->bodies[s][b].get());
 }
 
 /// Whether the kernel's workspace can be declared before a Run.
@@ -76,7 +81,7 @@ RoundBuffers BuffersOf(const Program& program, const Step& step, const shapes::G
 std::vector<ValueId> DirectResults(const Step& step, const shapes::GraphFacts& facts, const Program& body,
                                    const RoundBuffers& buffers) {
   std::vector<ValueId> direct;
-  const auto& results = body.graph().outputs;
+  const auto results = body.outputs();
   if (step.kind == Step::Kind::kIf)
     for (size_t o = 0; o < step.outputs.size(); ++o)
       if (step.outputs[o] != kNone && BytesUpper(facts.of(step.outputs[o])) >= 0)
@@ -92,8 +97,10 @@ std::vector<ValueId> DirectResults(const Step& step, const shapes::GraphFacts& f
 std::vector<std::pair<ValueId, int64_t>> PlacesInConcat(const Program& program,
                                                         const shapes::GraphFacts& facts, const Step& step) {
   std::vector<std::pair<ValueId, int64_t>> places;
+  // A device's kernel need not know a result that is in its place already.
+  if (step.kind != Step::Kind::kKernel || step.device != 0) return places;
   const graph::Node& node = program.graph().node(step.node);
-  if (step.kind != Step::Kind::kKernel || !node.Is("", "Concat") || !node.has_output(0)) return places;
+  if (!node.Is("", "Concat") || !node.has_output(0)) return places;
   const auto& out = facts.of(node.outputs[0]);
   if (!out.shape.known_rank() || BitsOf(out.dtype) == 0 || BitsOf(out.dtype) % 8 != 0) return places;
   const int64_t axis = node.Int("axis", 0);
@@ -101,17 +108,18 @@ std::vector<std::pair<ValueId, int64_t>> PlacesInConcat(const Program& program,
   for (int d = 0; d < outer && d < out.shape.rank; ++d)
     if (!out.shape[d].bounded() || out.shape[d].upper > 1) return places;
   int64_t at = 0;
-  for (const ValueId v : node.inputs) {
+  for (const ValueId v : step.inputs) {
     if (v == kNone) return places;
-    const auto& in = facts.of(v);
+    const auto& in = facts.of(program.source(v));
     const int64_t bytes = BytesUpper(in);
     if (bytes < 0 || in.dtype != out.dtype) return places;
     const ValueId root = program.root(v);
     const auto shares = [&](ValueId other) { return other != kNone && program.root(other) == root; };
-    const bool once = std::count_if(node.inputs.begin(), node.inputs.end(), shares) == 1;
+    const bool once = std::count_if(step.inputs.begin(), step.inputs.end(), shares) == 1;
     if (once && program.place(root) == Place::kPlanned && program.whole(v) &&
-        facts.of(root).dtype == in.dtype && BytesUpper(facts.of(root)) == bytes &&
-        at % memory::kDefaultAlignment == 0 && bytes > 0)
+        facts.of(program.source(root)).dtype == in.dtype &&
+        BytesUpper(facts.of(program.source(root))) == bytes && at % memory::kDefaultAlignment == 0 &&
+        bytes > 0)
       places.emplace_back(root, at);
     if (!in.shape.exact()) return places;
     at += bytes;
@@ -130,15 +138,18 @@ class Planner {
         threads_(threads),
         options_(options),
         steps_(static_cast<int64_t>(program.steps().size())),
-        plan_(std::make_unique<Plan>()) {
-    const size_t n = graph_.value_count();
+        plan_(std::make_unique<Plan>()),
+        memories_(program.device_count()) {
+    const size_t n = program.value_count();
     external_.assign(n, 0);
     for (ValueId v : external) external_[static_cast<size_t>(v)] = 1;
     buffer_of_.assign(n, memory::kNoBuffer);
     plan_->threads = threads;
+    plan_->sync = SyncPlan(program, external);
+    plan_->arenas.resize(memories_.size());
     plan_->offsets.assign(n, Plan::kNoOffset);
     plan_->bytes.assign(n, 0);
-    for (const auto& f : facts.values) plan_->dtypes.push_back(f.dtype);
+    for (size_t v = 0; v < n; ++v) plan_->dtypes.push_back(FactsOf(static_cast<ValueId>(v)).dtype);
     plan_->last_reads.resize(program.steps().size());
     plan_->open_workspace.assign(program.steps().size(), 0);
     plan_->bodies.resize(program.steps().size());
@@ -150,18 +161,33 @@ class Planner {
     AddValues();
     AddBodies();
     AddWorkspaces();
-    PackBuffers();
+    for (size_t d = 0; d < memories_.size(); ++d) PackBuffers(d);
+    OrderCopies();
+    if (!options_.quick)
+      for (size_t d = 0; d < memories_.size(); ++d) Judge(d);
     List();
     return std::move(plan_);
   }
 
  private:
+  /// The buffers of one device.
+  struct Memory {
+    std::vector<memory::Buffer> buffers;
+    std::vector<ValueId> owner;                                // by buffer: the value; values come first
+    std::vector<std::pair<int64_t, int32_t>> bodies;           // step, buffer
+    std::vector<std::tuple<int64_t, size_t, int32_t>> rounds;  // step, place in step_buffers, buffer
+    memory::Packing packing;
+  };
+
   const Step& StepAt(int64_t s) const { return program_.steps()[static_cast<size_t>(s)]; }
+  const ops::ValueFacts& FactsOf(ValueId v) const { return facts_.of(program_.source(v)); }
+  /// Among those of the value's device.
   int32_t BufferOf(ValueId v) const { return buffer_of_[static_cast<size_t>(v)]; }
+  Memory& MemoryOf(ValueId v) { return memories_[static_cast<size_t>(program_.device(v))]; }
 
   /// Views count for the value that owns the bytes.
   void FindLives() {
-    last_.assign(graph_.value_count(), 0);
+    last_.assign(program_.value_count(), 0);
     const auto use = [&](ValueId v, int64_t step) {
       if (v == kNone) return;
       auto& last = last_[static_cast<size_t>(program_.root(v))];
@@ -170,10 +196,11 @@ class Planner {
     for (int64_t s = 0; s < steps_; ++s) {
       const Step& step = StepAt(s);
       for (ValueId v : step.inputs) use(v, s);
-      for (ValueId v : graph_.node(step.node).captures) use(v, s);
+      for (ValueId v : program_.captures(step)) use(v, s);
       for (ValueId v : step.outputs) use(v, s);
     }
-    for (ValueId v : graph_.outputs) use(v, steps_);
+    for (ValueId v : program_.outputs()) use(v, steps_);
+    if (!plan_->sync.empty()) plan_->sync.ExtendLives(program_, &last_);
   }
 
   void AddValues() {
@@ -182,7 +209,7 @@ class Planner {
       for (size_t o = 0; o < step.outputs.size(); ++o) {
         const ValueId v = step.outputs[o];
         if (v == kNone || program_.place(v) != Place::kPlanned || external_[static_cast<size_t>(v)]) continue;
-        const int64_t bytes = BytesUpper(facts_.of(v)), last = last_[static_cast<size_t>(v)];
+        const int64_t bytes = BytesUpper(FactsOf(v)), last = last_[static_cast<size_t>(v)];
         if (bytes < 0) {
           if (last <= steps_) plan_->last_reads[static_cast<size_t>(last - 1)].push_back(v);
           continue;
@@ -190,13 +217,15 @@ class Planner {
         memory::Buffer b;
         b.id = v;
         b.size = bytes;
+        b.alignment = std::max(b.alignment, program_.alignment(program_.device(v)));
         b.first = s;
         b.last = std::min(last, steps_);
         if (o == 0 && options_.in_place) b.in_place = DyingPartner(step, s);
-        buffer_of_[static_cast<size_t>(v)] = static_cast<int32_t>(buffers_.size());
+        Memory& memory = MemoryOf(v);
+        buffer_of_[static_cast<size_t>(v)] = static_cast<int32_t>(memory.buffers.size());
         plan_->bytes[static_cast<size_t>(v)] = bytes;
-        buffers_.push_back(b);
-        owner_.push_back(v);
+        memory.buffers.push_back(b);
+        memory.owner.push_back(v);
       }
     }
   }
@@ -211,23 +240,25 @@ class Planner {
     return memory::kNoBuffer;
   }
 
-  int32_t AddScratch(int64_t s, int64_t bytes) {
+  int32_t AddScratch(size_t device, int64_t s, int64_t bytes) {
     memory::Buffer b;
     b.id = -1;
     b.size = bytes;
-    b.alignment = static_cast<int64_t>(memory::kDefaultWorkspaceAlignment);
+    b.alignment = std::max(static_cast<int64_t>(memory::kDefaultWorkspaceAlignment),
+                           program_.alignment(static_cast<int>(device)));
     b.first = s;
     b.last = s + 1;
-    buffers_.push_back(b);
-    return static_cast<int32_t>(buffers_.size() - 1);
+    auto& buffers = memories_[device].buffers;
+    buffers.push_back(b);
+    return static_cast<int32_t>(buffers.size() - 1);
   }
 
-  /// The arena of a body is one buffer of its node's step; branches exclude each other.
+  /// The arenas of a body are one buffer each of its node's step; branches exclude each other.
   void AddBodies() {
     for (int64_t s = 0; s < steps_; ++s) {
       const Step& step = StepAt(s);
       auto& bodies = plan_->bodies[static_cast<size_t>(s)];
-      int64_t peak = 0;
+      std::vector<int64_t> peaks(memories_.size(), 0);
       for (const auto& [key, body] : step.bodies) {
         const auto it = facts_.bodies.find({step.node, key});
         if (it == facts_.bodies.end()) {  // not taken in this profile
@@ -237,23 +268,25 @@ class Planner {
         const RoundBuffers rounds = BuffersOf(program_, step, facts_, *it->second);
         for (int64_t bytes : rounds.bytes) {
           auto& planned = plan_->step_buffers[static_cast<size_t>(s)];
-          if (bytes >= 0) round_buffers_.emplace_back(s, planned.size(), AddScratch(s, bytes));
+          if (bytes >= 0) memories_[0].rounds.emplace_back(s, planned.size(), AddScratch(0, s, bytes));
           planned.push_back({Plan::kNoOffset, std::max<int64_t>(bytes, 0)});
         }
         auto inner =
             MakePlan(*body, *it->second, DirectResults(step, facts_, *body, rounds), threads_, options_);
-        peak = std::max(peak, inner->arena_bytes);
+        for (size_t d = 0; d < peaks.size(); ++d) peaks[d] = std::max(peaks[d], inner->arenas[d].bytes);
         bodies.push_back(std::move(inner));
       }
-      if (peak > 0) body_buffers_.emplace_back(s, AddScratch(s, peak));
+      for (size_t d = 0; d < peaks.size(); ++d)
+        if (peaks[d] > 0) memories_[d].bodies.emplace_back(s, AddScratch(d, s, peaks[d]));
     }
   }
 
   void AddWorkspaces() {
-    std::vector<memory::NodeWorkspace> scratch;
+    std::vector<std::vector<memory::NodeWorkspace>> scratch(memories_.size());
     for (int64_t s = 0; s < steps_; ++s) {
-      if (!StepAt(s).kernel) continue;
-      auto requirements = StepWorkspace(StepAt(s), facts_, threads_);
+      const Step& step = StepAt(s);
+      if (!step.kernel) continue;
+      auto requirements = StepWorkspace(program_, step, facts_, threads_);
       if (!requirements) {
         plan_->open_workspace[static_cast<size_t>(s)] = 1;
         continue;
@@ -261,55 +294,53 @@ class Planner {
       memory::NodeWorkspace w;
       w.node = w.step = s;
       w.requirements = std::move(*requirements);
-      if (!w.requirements.empty()) scratch.push_back(std::move(w));
+      if (!w.requirements.empty()) scratch[static_cast<size_t>(step.device)].push_back(std::move(w));
     }
-    plan_->workspace = memory::WorkspacePattern::Append(scratch, steps_, &buffers_);
+    for (size_t d = 0; d < memories_.size(); ++d)
+      plan_->arenas[d].workspace =
+          memory::WorkspacePattern::Append(scratch[d], steps_, &memories_[d].buffers);
   }
 
-  void PackBuffers() {
+  void PackBuffers(size_t device) {
+    Memory& m = memories_[device];
     memory::PackLimits limits;
     if (options_.quick) limits.work_limit = 0;
-    memory::Packing packing;
-    if (std::vector<memory::Buffer> joined = WithPlaces(); !joined.empty()) {
-      packing = memory::Pack(joined, limits);
-      const memory::Packing apart =
-          packing.peak <= memory::PackingLowerBound(buffers_) ? packing : memory::Pack(buffers_, limits);
-      if (apart.peak < packing.peak)
-        packing = apart;
+    if (std::vector<memory::Buffer> joined = WithPlaces(device); !joined.empty()) {
+      m.packing = memory::Pack(joined, limits);
+      const memory::Packing apart = m.packing.peak <= memory::PackingLowerBound(m.buffers)
+                                        ? m.packing
+                                        : memory::Pack(m.buffers, limits);
+      if (apart.peak < m.packing.peak)
+        m.packing = apart;
       else
-        buffers_ = std::move(joined);
+        m.buffers = std::move(joined);
     } else {
-      packing = memory::Pack(buffers_, limits);
+      m.packing = memory::Pack(m.buffers, limits);
     }
-    if (!options_.quick) {
-      const memory::StepOrder order = Order();
-      memory::CheckOptions check;
-      check.order = &order;
-      memory::RequireSound(buffers_, packing, check);
-    }
-    plan_->workspace.Resolve(packing);
-    plan_->workspace_peak = plan_->workspace.live_peak();
-    plan_->arena_bytes = AlignUp<int64_t>(packing.peak, 64);
-    plan_->lower_bound = AlignUp<int64_t>(packing.lower_bound, 64);
-    for (size_t b = 0; b < owner_.size(); ++b)
-      plan_->offsets[static_cast<size_t>(owner_[b])] = packing.offsets[b];
-    for (const auto& [s, at, b] : round_buffers_)
-      plan_->step_buffers[static_cast<size_t>(s)][at].offset = packing.offsets[static_cast<size_t>(b)];
-    for (const auto& [s, b] : body_buffers_)
-      for (auto& body : plan_->bodies[static_cast<size_t>(s)])
-        if (body) Shift(packing.offsets[static_cast<size_t>(b)], body.get());
-    offsets_ = packing.offsets;
+    Plan::Arena& arena = plan_->arenas[device];
+    arena.workspace.Resolve(m.packing);
+    arena.workspace_peak = arena.workspace.live_peak();
+    arena.bytes = AlignUp<int64_t>(m.packing.peak, 64);
+    arena.lower_bound = AlignUp<int64_t>(m.packing.lower_bound, 64);
+    for (size_t b = 0; b < m.owner.size(); ++b)
+      plan_->offsets[static_cast<size_t>(m.owner[b])] = m.packing.offsets[b];
+    for (const auto& [s, at, b] : m.rounds)
+      plan_->step_buffers[static_cast<size_t>(s)][at].offset = m.packing.offsets[static_cast<size_t>(b)];
+    for (const auto& [s, b] : m.bodies)
+      for (size_t i = 0; i < StepAt(s).bodies.size(); ++i)
+        if (const auto& body = plan_->bodies[static_cast<size_t>(s)][i])
+          Shift(*StepAt(s).bodies[i].second, device, m.packing.offsets[static_cast<size_t>(b)], body.get());
   }
 
   /// The buffers with the inputs of each Concat in their places in its result; empty when there are none.
-  std::vector<memory::Buffer> WithPlaces() const {
+  std::vector<memory::Buffer> WithPlaces(size_t device) const {
     std::vector<memory::Buffer> joined;
-    if (!options_.concat) return joined;
+    if (!options_.concat || device != 0) return joined;
     for (const Step& step : program_.steps())
       for (const auto& [v, at] : PlacesInConcat(program_, facts_, step)) {
         const int32_t part = BufferOf(v), whole = BufferOf(step.outputs[0]);
         if (part == memory::kNoBuffer || whole == memory::kNoBuffer) continue;
-        if (joined.empty()) joined = buffers_;
+        if (joined.empty()) joined = memories_[0].buffers;
         memory::Buffer& b = joined[static_cast<size_t>(part)];
         if (b.alias_of != memory::kNoBuffer || at + b.size > joined[static_cast<size_t>(whole)].size)
           continue;
@@ -320,35 +351,72 @@ class Planner {
     return joined;
   }
 
-  /// What runs when and uses which buffer: all steps one after the other.
-  memory::StepOrder Order() const {
+  /// A copy to a device goes into memory that the device may still compute with: it waits for the last step
+  /// that does. Copies from one, and those that read host memory, are ordered by ExtendLives().
+  void OrderCopies() {
+    if (plan_->sync.empty()) return;
+    for (int64_t s = 0; s < steps_; ++s) {
+      const Step& step = StepAt(s);
+      if (step.kind != Step::Kind::kCopy || program_.device(step.outputs[0]) == 0) continue;
+      const int32_t target = BufferOf(step.outputs[0]);
+      if (target == memory::kNoBuffer) continue;
+      const Memory& m = memories_[static_cast<size_t>(step.device)];
+      const auto from = [&](int32_t b) { return m.packing.offsets[static_cast<size_t>(b)]; };
+      const auto end = [&](int32_t b) { return from(b) + m.buffers[static_cast<size_t>(b)].size; };
+      int64_t latest = -1;
+      for (int32_t b = 0; b < static_cast<int32_t>(m.buffers.size()); ++b)
+        if (m.buffers[static_cast<size_t>(b)].last <= s && from(b) < end(target) && from(target) < end(b))
+          latest = std::max(latest, m.buffers[static_cast<size_t>(b)].last - 1);
+      if (latest < 0) continue;
+      if (const int32_t before = plan_->sync.LastCompute(step.device, latest); before >= 0)
+        plan_->sync.AddWait(static_cast<int32_t>(s), before);
+    }
+  }
+
+  /// Has the packing judged against what runs when, on which queue, and uses which buffer.
+  void Judge(size_t device) const {
+    const Memory& m = memories_[device];
     memory::StepOrder order;
-    order.streams.assign(static_cast<size_t>(steps_), 0);
+    if (plan_->sync.empty())
+      order.streams.assign(static_cast<size_t>(steps_), 0);
+    else
+      order = plan_->sync.Order();
     const auto use = [&](ValueId v, int64_t s, bool writes) {
-      if (v == kNone) return;
+      if (v == kNone || program_.device(v) != static_cast<int>(device)) return;
       const int32_t b = BufferOf(program_.root(v));
       if (b != memory::kNoBuffer) order.uses.push_back({b, s, writes});
     };
     for (int64_t s = 0; s < steps_; ++s) {
       const Step& step = StepAt(s);
-      for (ValueId v : step.inputs) use(v, s, false);
-      for (ValueId v : graph_.node(step.node).captures) use(v, s, false);
+      // Views move nothing, shapes are read off descriptions.
+      const bool touches = plan_->sync.empty() || plan_->sync.touches(s);
+      if (touches)
+        for (ValueId v : step.inputs) use(v, s, false);
+      for (ValueId v : program_.captures(step)) use(v, s, false);
       for (ValueId v : step.outputs)
         if (v != kNone && program_.place(v) == Place::kPlanned) use(v, s, true);
     }
-    for (ValueId v : graph_.outputs) use(v, steps_ - 1, false);
-    for (size_t b = owner_.size(); b < buffers_.size(); ++b)
-      order.uses.push_back({static_cast<int32_t>(b), buffers_[b].first, true});
-    return order;
+    if (plan_->sync.empty())
+      for (ValueId v : program_.outputs()) use(v, steps_ - 1, false);
+    for (size_t b = m.owner.size(); b < m.buffers.size(); ++b)
+      order.uses.push_back({static_cast<int32_t>(b), m.buffers[b].first, true});
+    memory::CheckOptions check;
+    check.order = &order;
+    memory::RequireSound(m.buffers, m.packing, check);
   }
 
   void List() {
-    for (size_t b = 0; b < buffers_.size(); ++b) {
-      const auto& buffer = buffers_[b];
-      const bool value = b < owner_.size();
-      plan_->items.push_back(
-          {value ? graph_.value(owner_[b]).name : graph_.node(StepAt(buffer.first).node).name,
-           value ? "activations" : "workspace", offsets_[b], buffer.size, buffer.first, buffer.last});
+    for (size_t d = 0; d < memories_.size(); ++d) {
+      const Memory& m = memories_[d];
+      for (size_t b = 0; b < m.buffers.size(); ++b) {
+        const auto& buffer = m.buffers[b];
+        const bool value = b < m.owner.size();
+        plan_->items.push_back(
+            {static_cast<int>(d),
+             value ? program_.name(m.owner[b]) : graph_.node(StepAt(buffer.first).node).name,
+             value ? "activations" : "workspace", m.packing.offsets[b], buffer.size, buffer.first,
+             buffer.last});
+      }
     }
   }
 
@@ -359,23 +427,20 @@ class Planner {
   PlanOptions options_;
   int64_t steps_;
   std::unique_ptr<Plan> plan_;
-  std::vector<uint8_t> external_;  // by value
-  std::vector<int64_t> last_;      // by root: end of its life
-  std::vector<memory::Buffer> buffers_;
-  std::vector<ValueId> owner_;                             // by buffer: the value; values come first
-  std::vector<int32_t> buffer_of_;                         // by value
-  std::vector<std::pair<int64_t, int32_t>> body_buffers_;  // step, buffer
-  std::vector<std::tuple<int64_t, size_t, int32_t>> round_buffers_;  // step, place in step_buffers, buffer
-  std::vector<int64_t> offsets_;                                     // by buffer
+  std::vector<Memory> memories_;    // by device
+  std::vector<uint8_t> external_;   // by value
+  std::vector<int64_t> last_;       // by root: end of its life
+  std::vector<int32_t> buffer_of_;  // by value
 };
 
 }  // namespace
 
-std::optional<std::vector<memory::WorkspaceRequirement>> StepWorkspace(const Step& step,
+std::optional<std::vector<memory::WorkspaceRequirement>> StepWorkspace(const Program& program,
+                                                                       const Step& step,
                                                                        const shapes::GraphFacts& facts,
                                                                        int threads) {
   std::vector<ops::ValueFacts> in, out;
-  for (ValueId v : step.inputs) in.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
+  for (ValueId v : step.inputs) in.push_back(v == kNone ? ops::ValueFacts{} : facts.of(program.source(v)));
   for (ValueId v : step.outputs) out.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
   if (!Bounded(in) || !Bounded(out)) return std::nullopt;
   std::vector<memory::WorkspaceRequirement> requirements;
@@ -389,10 +454,11 @@ bool MayTakeOver(const Program& program, const shapes::GraphFacts& facts, const 
   if ((step.op->in_place >> i & 1) == 0 || step.inputs[i] == kNone || step.outputs[0] == kNone) return false;
   if (!program.whole(step.inputs[i])) return false;
   const ValueId root = program.root(step.inputs[i]), out = step.outputs[0];
-  if (facts.of(root).dtype != facts.of(out).dtype) return false;
+  if (program.device(root) != program.device(out)) return false;
+  if (facts.of(program.source(root)).dtype != facts.of(out).dtype) return false;
   const auto shares = [&](ValueId other) { return other != kNone && program.root(other) == root; };
   if (std::count_if(step.inputs.begin(), step.inputs.end(), shares) > 1) return false;
-  const auto& a = facts.of(step.inputs[i]).shape;
+  const auto& a = facts.of(program.source(step.inputs[i])).shape;
   const auto& c = facts.of(out).shape;
   bool same = a.rank == c.rank && a.known_rank();
   for (int d = 0; same && d < a.rank; ++d) same = ops::Same(a[d], c[d]);

@@ -10,21 +10,21 @@
 #include "memory/packing.h"
 #include "memory/workspace.h"
 #include "session/program.h"
+#include "session/step_sync.h"
 
 namespace ullage::session {
 
-/// Offsets are relative to one arena per session; those of sub-graphs too (their arenas lie inside their
+/// Offsets are relative to one arena per device; those of sub-graphs too (their arenas lie inside their
 /// node's step). A plan is data: it holds no pointers, and memory::RequireSound has judged it.
 struct Plan {
   static constexpr int64_t kNoOffset = -1;
-  /// By value: offset in the arena, or kNoOffset (not planned: constant, input, view, or unbounded).
+  /// By value of the program: offset in the arena of its device, or kNoOffset (not planned: constant, input,
+  /// view, or unbounded).
   std::vector<int64_t> offsets;
   /// By value: bytes planned.
   std::vector<int64_t> bytes;
   /// By value: type, as proved.
   std::vector<DType> dtypes;
-  memory::WorkspacePattern workspace;  ///< key: (step index, slot)
-  int64_t workspace_shift = 0;         ///< added to the pattern's offsets (sub-graphs)
   /// By step: values without a planned size that no later step reads. Empty when all sizes are bounded.
   std::vector<std::vector<graph::ValueId>> last_reads;
   /// By step: 1 where the workspace has no bound, so that it is declared anew, for the sizes at hand, in each
@@ -38,20 +38,29 @@ struct Plan {
     int64_t bytes = 0;
   };
   std::vector<std::vector<StepBuffer>> step_buffers;
-  /// By step, by body: the plan of the sub-graph, with offsets already shifted into this arena.
+  /// By step, by body: the plan of the sub-graph, with offsets already shifted into these arenas.
   std::vector<std::vector<std::unique_ptr<Plan>>> bodies;
 
-  int64_t arena_bytes = 0;
-  int64_t lower_bound = 0;  ///< of the arena, for these lives and aliases
-  int64_t workspace_peak = 0;
+  /// The memory of one device.
+  struct Arena {
+    int64_t bytes = 0;
+    int64_t lower_bound = 0;  ///< for these lives and aliases
+    int64_t workspace_peak = 0;
+    memory::WorkspacePattern workspace;  ///< key: (step index, slot)
+    int64_t shift = 0;                   ///< added to the pattern's offsets (sub-graphs)
+    /// What the packing loses: 1 when none can be smaller.
+    double ratio() const {
+      return lower_bound > 0 ? static_cast<double>(bytes) / static_cast<double>(lower_bound) : 1.0;
+    }
+  };
+  std::vector<Arena> arenas;  ///< by device; the host's is the first
+  const Arena& host() const { return arenas[0]; }
   int threads = 1;  ///< for which the workspaces are
-  /// What the packing loses: 1 when none can be smaller.
-  double ratio() const {
-    return lower_bound > 0 ? static_cast<double>(arena_bytes) / static_cast<double>(lower_bound) : 1.0;
-  }
+  SyncPlan sync;    ///< empty when only the host works
 
   /// The buffers as they were packed, for reports: name, bytes, life in steps.
   struct Item {
+    int device = 0;
     std::string name;
     std::string tag;
     int64_t offset = 0;
@@ -74,7 +83,8 @@ std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts&
                                const PlanOptions& options = {});
 
 /// What the step's kernel declares for the facts; nothing when they bound too little to ask it.
-std::optional<std::vector<memory::WorkspaceRequirement>> StepWorkspace(const Step& step,
+std::optional<std::vector<memory::WorkspaceRequirement>> StepWorkspace(const Program& program,
+                                                                       const Step& step,
                                                                        const shapes::GraphFacts& facts,
                                                                        int threads);
 /// Whether, in every run within the facts, the step's first result may be written over its input `i`: the

@@ -23,15 +23,15 @@ class PlanJudge {
         graph_(program.graph()),
         facts_(facts),
         plan_(plan),
-        external_(graph_.value_count(), 0) {
+        external_(program.value_count(), 0) {
     for (ValueId v : external) external_[static_cast<size_t>(v)] = 1;
   }
 
   std::vector<std::string> Run() {
-    owners_.resize(graph_.value_count());
+    owners_.resize(program_.value_count());
     for (size_t v = 0; v < owners_.size(); ++v) owners_[v] = static_cast<ValueId>(v);
     for (size_t s = 0; s < program_.steps().size() && faults_.size() < kMaxFaults; ++s) RunStep(s);
-    for (ValueId v : graph_.outputs) Read(v, "the end of the run");
+    for (ValueId v : program_.outputs()) Read(v, "the end of the run");
     return std::move(faults_);
   }
 
@@ -50,14 +50,20 @@ class PlanJudge {
     std::vector<ValueId> values;
   };
 
-  std::string Name(ValueId v) const { return graph_.value(v).name; }
+  std::string Name(ValueId v) const { return program_.name(v); }
+  const ops::ValueFacts& FactsOf(ValueId v) const { return facts_.of(program_.source(v)); }
+  /// Devices' arenas, one far behind the other.
+  static int64_t Base(int device) { return int64_t{device} << 48; }
+  int64_t ArenaEnd(int device) const {
+    return Base(device) + plan_.arenas[static_cast<size_t>(device)].bytes;
+  }
   void Report(std::string fault) { faults_.push_back(std::move(fault)); }
 
   /// Where a value that the arena holds lies; empty for all others.
   Range Of(ValueId v) const {
     if (v == kNone || plan_.offsets[static_cast<size_t>(v)] == Plan::kNoOffset) return {};
-    const int64_t at = plan_.offsets[static_cast<size_t>(v)];
-    return {at, at + std::max<int64_t>(BytesUpper(facts_.of(v)), 0)};
+    const int64_t at = Base(program_.device(v)) + plan_.offsets[static_cast<size_t>(v)];
+    return {at, at + std::max<int64_t>(BytesUpper(FactsOf(v)), 0)};
   }
 
   void Claim(const Range& range, std::vector<ValueId> values) {
@@ -110,16 +116,17 @@ class PlanJudge {
 
   void RunStep(size_t s) {
     const Step& step = program_.steps()[s];
-    const graph::Node& node = graph_.node(step.node);
-    const std::string who = StrCat("node ", node.name);
-    std::vector<ValueId> read = node.inputs;
-    read.insert(read.end(), node.captures.begin(), node.captures.end());
+    const std::string who =
+        step.node == kNone ? "a copy for the caller" : StrCat("node ", graph_.node(step.node).name);
+    std::vector<ValueId> read = step.inputs;
+    const auto captures = program_.captures(step);
+    read.insert(read.end(), captures.begin(), captures.end());
     for (ValueId v : read) Read(v, who);
     if (step.kind == Step::Kind::kView || step.kind == Step::Kind::kParts) {
       const ValueId source =
-          node.inputs[step.kind == Step::Kind::kParts ? 0
+          step.inputs[step.kind == Step::Kind::kParts ? 0
                                                       : static_cast<size_t>(std::max(step.op->view_of, 0))];
-      for (ValueId v : node.outputs)
+      for (ValueId v : step.outputs)
         if (v != kNone) owners_[static_cast<size_t>(v)] = owners_[static_cast<size_t>(source)];
       return;
     }
@@ -127,51 +134,56 @@ class PlanJudge {
 
     const std::vector<Range> scratch = Scratch(s);
     for (size_t i = 0; i < scratch.size(); ++i) {
-      if (scratch[i].begin < 0 || scratch[i].end > plan_.arena_bytes)
+      const int device = static_cast<int>(scratch[i].begin >> 48);
+      if (scratch[i].begin < 0 || scratch[i].end > ArenaEnd(device))
         Report(StrCat(who, " has a workspace outside the arena"));
       for (ValueId v : read)
         if (v != kNone && scratch[i].Meets(Of(owners_[static_cast<size_t>(v)])))
           Report(StrCat(who, " has a workspace over its input ", Name(v)));
-      for (ValueId v : node.outputs)
+      for (ValueId v : step.outputs)
         if (scratch[i].Meets(Of(v))) Report(StrCat(who, " has a workspace over its output ", Name(v)));
       for (size_t j = 0; j < i; ++j)
         if (scratch[i].Meets(scratch[j])) Report(StrCat(who, " has workspaces that overlap"));
     }
     for (const Range& range : scratch) Claim(range, {});
-    Write(step, node, read, who);
+    Write(step, read, who);
   }
 
   std::vector<Range> Scratch(size_t s) const {
     const Step& step = program_.steps()[s];
+    const Plan::Arena& arena = plan_.arenas[static_cast<size_t>(step.device)];
     std::vector<Range> ranges;
-    if (const auto wanted = step.kernel ? StepWorkspace(step, facts_, plan_.threads) : std::nullopt)
+    if (const auto wanted = step.kernel ? StepWorkspace(program_, step, facts_, plan_.threads) : std::nullopt)
       for (const auto& r : *wanted)
-        if (const auto slot = plan_.workspace.GetOffset(static_cast<int64_t>(s), r.slot_id))
-          ranges.push_back({plan_.workspace_shift + slot->offset,
-                            plan_.workspace_shift + slot->offset + static_cast<int64_t>(r.size_bytes)});
+        if (const auto slot = arena.workspace.GetOffset(static_cast<int64_t>(s), r.slot_id)) {
+          const int64_t at = Base(step.device) + arena.shift + slot->offset;
+          ranges.push_back({at, at + static_cast<int64_t>(r.size_bytes)});
+        }
     for (const auto& buffer : plan_.step_buffers[s])
       if (buffer.offset != Plan::kNoOffset) ranges.push_back({buffer.offset, buffer.offset + buffer.bytes});
-    Range bodies{INT64_MAX, 0};  // of several, one runs
-    for (const auto& body : plan_.bodies[s])
-      if (body && body->arena_bytes > 0) {
-        bodies.begin = std::min(bodies.begin, body->workspace_shift);
-        bodies.end = std::max(bodies.end, body->workspace_shift + body->arena_bytes);
-      }
-    if (!bodies.empty()) ranges.push_back(bodies);
+    for (size_t d = 0; d < plan_.arenas.size(); ++d) {
+      Range bodies{INT64_MAX, 0};  // of several, one runs
+      for (const auto& body : plan_.bodies[s])
+        if (body && body->arenas[d].bytes > 0) {
+          const int64_t at = Base(static_cast<int>(d)) + body->arenas[d].shift;
+          bodies.begin = std::min(bodies.begin, at);
+          bodies.end = std::max(bodies.end, at + body->arenas[d].bytes);
+        }
+      if (!bodies.empty()) ranges.push_back(bodies);
+    }
     return ranges;
   }
 
-  void Write(const Step& step, const graph::Node& node, const std::vector<ValueId>& read,
-             const std::string& who) {
-    for (size_t o = 0; o < node.outputs.size(); ++o) {
-      const ValueId v = node.outputs[o];
+  void Write(const Step& step, const std::vector<ValueId>& read, const std::string& who) {
+    for (size_t o = 0; o < step.outputs.size(); ++o) {
+      const ValueId v = step.outputs[o];
       const Range range = Of(v);
       if (range.empty()) continue;
-      if (range.begin < 0 || range.end > plan_.arena_bytes)
+      if (range.begin < 0 || range.end > ArenaEnd(program_.device(v)))
         Report(StrCat(who, " writes ", Name(v), " outside the arena"));
       for (size_t p = 0; p < o; ++p)
-        if (range.Meets(Of(node.outputs[p])))
-          Report(StrCat(who, " writes ", Name(v), " over ", Name(node.outputs[p])));
+        if (range.Meets(Of(step.outputs[p])))
+          Report(StrCat(who, " writes ", Name(v), " over ", Name(step.outputs[p])));
       std::vector<std::pair<Range, std::vector<ValueId>>> kept;
       for (size_t i = 0; i < read.size(); ++i) {
         const ValueId in = read[i];
@@ -179,9 +191,9 @@ class PlanJudge {
         const ValueId owner = owners_[static_cast<size_t>(in)];
         const Range from = Of(owner);
         if (!range.Meets(from) || IsExternal(owner)) continue;
-        if (node.Is("", "Concat") && PlaceInConcat(node, i) == from.begin - range.begin)
+        if (IsConcat(step) && PlaceInConcat(step, i) == from.begin - range.begin)
           for (auto& part : Held(from)) kept.push_back(std::move(part));
-        else if (!MayWriteOver(step, node, o, i))
+        else if (!MayWriteOver(step, o, i))
           Report(StrCat(who, " writes ", Name(v), " over its input ", Name(in)));
       }
       Claim(range, {v});
@@ -193,27 +205,32 @@ class PlanJudge {
   }
 
   /// The operator allows it, nobody else reads the input in this step, and both are the same bytes.
-  bool MayWriteOver(const Step& step, const graph::Node& node, size_t o, size_t i) const {
-    if (o != 0 || i >= 32 || i >= node.inputs.size() || (step.op->in_place >> i & 1) == 0) return false;
-    const ValueId owner = owners_[static_cast<size_t>(node.inputs[i])];
-    const Range from = Of(owner), to = Of(node.outputs[0]);
-    if (from.begin != to.begin || from.end != to.end) return false;
-    if (facts_.of(node.inputs[i]).shape.ElementsUpper() != facts_.of(node.outputs[0]).shape.ElementsUpper())
+  bool MayWriteOver(const Step& step, size_t o, size_t i) const {
+    if (!step.op || o != 0 || i >= 32 || i >= step.inputs.size() || (step.op->in_place >> i & 1) == 0)
       return false;
-    return std::count_if(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
+    const ValueId owner = owners_[static_cast<size_t>(step.inputs[i])];
+    const Range from = Of(owner), to = Of(step.outputs[0]);
+    if (from.begin != to.begin || from.end != to.end) return false;
+    if (FactsOf(step.inputs[i]).shape.ElementsUpper() != FactsOf(step.outputs[0]).shape.ElementsUpper())
+      return false;
+    return std::count_if(step.inputs.begin(), step.inputs.end(), [&](ValueId v) {
              return v != kNone && owners_[static_cast<size_t>(v)] == owner;
            }) == 1;
   }
 
+  bool IsConcat(const Step& step) const {
+    return step.kind == Step::Kind::kKernel && graph_.node(step.node).Is("", "Concat");
+  }
+
   /// Where the input lies in the result in every run; -1 when that depends on the run, or it is in pieces.
-  int64_t PlaceInConcat(const graph::Node& node, size_t input) const {
-    const auto& out = facts_.of(node.outputs[0]).shape;
-    const int64_t axis = node.Int("axis", 0);
+  int64_t PlaceInConcat(const Step& step, size_t input) const {
+    const auto& out = FactsOf(step.outputs[0]).shape;
+    const int64_t axis = graph_.node(step.node).Int("axis", 0);
     for (int d = 0; d < (axis < 0 ? axis + out.rank : axis); ++d)
       if (out[d].upper != 1 && out[d].upper != 0) return -1;
     int64_t at = 0;
     for (size_t i = 0; i < input; ++i) {
-      const auto& facts = facts_.of(node.inputs[i]);
+      const auto& facts = FactsOf(step.inputs[i]);
       if (!facts.shape.exact()) return -1;
       at += static_cast<int64_t>(BytesOf(facts.dtype, facts.shape.ElementsUpper()));
     }

@@ -75,7 +75,7 @@ TEST(Plan, SwitchesChangeBytesNotResults) {
   const auto expected = RunOnce(*plain);
   const auto full = Make({});
   EXPECT_EQ(RunOnce(*full), expected);
-  EXPECT_LT(full->profile_plans()[0].plan->arena_bytes, plain->profile_plans()[0].plan->arena_bytes);
+  EXPECT_LT(full->profile_plans()[0].plan->host().bytes, plain->profile_plans()[0].plan->host().bytes);
   for (const char* one : all) {
     const auto session = Make({one});
     EXPECT_EQ(RunOnce(*session), expected) << one;
@@ -144,7 +144,7 @@ TEST(Plan, TheJudgeNamesBrokenPlans) {
     EXPECT_NE(faults.find(part), std::string::npos) << "expected " << part << ", found: " << faults;
   };
   says("over its input", [](Judged& j) { j.offset("d") = j.offset("h"); });
-  says("outside the arena", [](Judged& j) { j.offset("y") = j.plan->arena_bytes; });
+  says("outside the arena", [](Judged& j) { j.offset("y") = j.plan->host().bytes; });
   says("outside the arena", [](Judged& j) { j.offset("y") = -64; });
   // A result over a value that a later node reads.
   says("when its bytes do not hold it", [](Judged& j) { j.offset("u") = j.offset("h") + 256; });
@@ -170,7 +170,7 @@ TEST(Plan, TheJudgeNamesWorkspacesOverValues) {
     const auto program = Program::Build(*g, facts, *placed, 1);
     const auto plan = MakePlan(*program, facts, {}, 1, {.in_place = false});
     ASSERT_TRUE(CheckPlan(*program, facts, {}, *plan).empty());
-    plan->offsets[static_cast<size_t>(g->FindValue(damaged))] += plan->arena_bytes;
+    plan->offsets[static_cast<size_t>(g->FindValue(damaged))] += plan->host().bytes;
     EXPECT_FALSE(CheckPlan(*program, facts, {}, *plan).empty()) << damaged;
   }
 }

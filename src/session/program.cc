@@ -1,11 +1,13 @@
 #include "session/program.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "core/error.h"
 #include "kernels/late_kernel.h"
 #include "kernels/lookup.h"
+#include "providers/device.h"
 #include "session/parts.h"
 #include "session/unbounded.h"
 
@@ -75,6 +77,30 @@ void Join(const ops::BoundMath& math, const ops::ValueFacts& b, ops::ValueFacts*
 
 }  // namespace
 
+std::string_view KindName(Step::Kind kind) {
+  switch (kind) {
+    case Step::Kind::kKernel:
+      return "kernel";
+    case Step::Kind::kView:
+      return "view";
+    case Step::Kind::kParts:
+      return "parts";
+    case Step::Kind::kSelect:
+      return "select";
+    case Step::Kind::kIf:
+      return "if";
+    case Step::Kind::kLoop:
+      return "loop";
+    case Step::Kind::kScan:
+      return "scan";
+    case Step::Kind::kSequenceMap:
+      return "map";
+    case Step::Kind::kCopy:
+      return "copy";
+  }
+  return "";
+}
+
 shapes::GraphFacts UnionFacts(const std::vector<const shapes::GraphFacts*>& all) {
   // Expressions belong to the table of one profile, so they are dropped here.
   const ops::BoundMath math(nullptr);
@@ -101,95 +127,237 @@ shapes::GraphFacts UnionFacts(const std::vector<const shapes::GraphFacts*>& all)
   return joined;
 }
 
-std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes::GraphFacts& facts,
-                                        const placement::PlacedGraph& placed, int threads,
-                                        const OptionBag* options) {
-  auto program = std::make_unique<Program>();
-  program->graph_ = &graph;
-  const size_t n = graph.value_count();
-  program->places_.assign(n, Place::kNone);
-  program->roots_.resize(n);
-  program->part_.assign(n, 0);
-  const bool parts = !options || options->Bool("session.plan_views");
-  for (size_t i = 0; i < n; ++i) {
-    const auto& value = graph.value(static_cast<ValueId>(i));
-    program->roots_[i] = static_cast<ValueId>(i);
-    program->dtypes_.push_back(facts.values[i].dtype);
-    program->kinds_.push_back(facts.values[i].kind);
-    if (value.constant) program->places_[i] = Place::kConstant;
-    if (value.is_input) program->places_[i] = Place::kInput;
+/// Puts a program together, step by step, with the copies that its steps need.
+class Program::Builder {
+ public:
+  Builder(const graph::Graph& graph, const shapes::GraphFacts& facts, const placement::PlacedGraph& placed,
+          int threads, const OptionBag* options)
+      : graph_(graph),
+        facts_(facts),
+        placed_(placed),
+        threads_(threads),
+        options_(options),
+        parts_(!options || options->Bool("session.plan_views")),
+        program_(std::make_unique<Program>()) {}
+
+  std::unique_ptr<Program> Run(const Residence& residence) {
+    Program& p = *program_;
+    p.graph_ = &graph_;
+    p.alignments_.push_back(1);
+    for (const auto& d : placed_.devices()) {
+      p.device_names_.push_back(d.device.info.name);
+      if (d.device.open) p.alignments_.push_back(d.device.open->alignment());
+    }
+    for (size_t i = 0; i < graph_.value_count(); ++i) {
+      const auto v = static_cast<ValueId>(i);
+      const auto& value = graph_.value(v);
+      AddValue(v, 0);
+      if (value.constant) p.places_[i] = Place::kConstant;
+      if (value.is_input) p.places_[i] = Place::kInput;
+    }
+    for (const auto& [v, device] : residence.inputs) p.devices_[static_cast<size_t>(v)] = device;
+    std::set<std::string> missing;
+    for (graph::NodeId id : graph_.Order()) AddNode(id, &missing);
+    if (!missing.empty()) kernels::ThrowMissing(missing);
+    for (ValueId v : graph_.outputs) p.outputs_.push_back(residence.outputs.count(v) ? v : On(v, 0, kNone));
+    Interleave();
+    for (const Step& step : p.steps_) {
+      p.uses_devices_ = p.uses_devices_ || step.device != 0;
+      for (const auto& body : step.bodies) p.uses_devices_ = p.uses_devices_ || body.second->uses_devices_;
+    }
+    return std::move(program_);
   }
 
-  std::set<std::string> missing;
-  for (graph::NodeId id : graph.Order()) {
-    const graph::Node& node = graph.node(id);
+ private:
+  ValueId AddValue(ValueId source, int device) {
+    Program& p = *program_;
+    const auto& f = facts_.of(source);
+    p.sources_.push_back(source);
+    p.devices_.push_back(device);
+    p.places_.push_back(Place::kNone);
+    p.roots_.push_back(static_cast<ValueId>(p.roots_.size()));
+    p.part_.push_back(0);
+    p.dtypes_.push_back(f.dtype);
+    p.kinds_.push_back(f.kind);
+    return static_cast<ValueId>(p.roots_.size() - 1);
+  }
+
+  /// The value on that device: itself, or the one copy that there is for all who read it there.
+  ValueId On(ValueId v, int device, graph::NodeId reader) {
+    Program& p = *program_;
+    if (v == kNone || p.device(v) == device) return v;
+    if (const auto it = copies_.find({v, device}); it != copies_.end()) return it->second;
+    if (p.place(v) == Place::kConstant) {
+      const ValueId there = AddValue(v, device);
+      p.places_.back() = Place::kConstant;
+      return copies_[{v, device}] = there;
+    }
+    if (p.kind(v) != graph::TypeKind::kTensor)
+      Throw(Code::kUnsupported, "value ", p.name(v), " is a sequence or an optional, which stay on the host");
+    const ValueId from = p.device(v) != 0 && device != 0 ? On(v, 0, reader) : v;
+    Step step;
+    step.kind = Step::Kind::kCopy;
+    step.node = reader;
+    step.device = device != 0 ? device : p.device(from);
+    step.inputs = {from};
+    const ValueId there = AddValue(v, device);
+    p.places_.back() = Place::kPlanned;
+    step.outputs = {there};
+    later_[from].push_back(std::move(step));
+    return copies_[{v, device}] = there;
+  }
+
+  void AddNode(graph::NodeId id, std::set<std::string>* missing) {
+    Program& p = *program_;
+    const graph::Node& node = graph_.node(id);
     Step step;
     step.node = id;
-    step.inputs = node.inputs;
     step.outputs = node.outputs;
     step.op = ops::FindOp(node.domain, node.op, node.opset);
     if (!step.op) {
-      missing.insert(StrCat("operator ", node.OpName(), " of opset ", node.opset, " (node ", node.name, ")"));
-      continue;
+      missing->insert(
+          StrCat("operator ", node.OpName(), " of opset ", node.opset, " (node ", node.name, ")"));
+      return;
     }
     step.kind = KindOf(node, *step.op);
-    if (parts && step.kind == Step::Kind::kKernel && IsParts(node, graph, facts))
+    const size_t device = placed_.of({&graph_, id}).device;
+    step.device = device + 1 == placed_.devices().size() ? 0 : static_cast<int>(device) + 1;
+    if (parts_ && step.kind == Step::Kind::kKernel && IsParts(node, graph_, facts_))
       step.kind = Step::Kind::kParts;
-    for (size_t i = 0; i < step.inputs.size() && i < 32; ++i)
-      if (step.op->reads_values >> i & 1 && step.inputs[i] != kNone && !graph.ConstantOf(step.inputs[i]))
-        step.reads_values = true;
-    for (ValueId v : step.inputs)
-      if (v != kNone && program->kind(v) != graph::TypeKind::kTensor) step.reads_values = true;
-    const auto fact = [&](ValueId v) { return v == kNone ? ops::ValueFacts{} : facts.of(v); };
+    const auto fact = [&](ValueId v) { return v == kNone ? ops::ValueFacts{} : facts_.of(v); };
     if (step.kind == Step::Kind::kKernel) {
       std::vector<ops::ValueFacts> in, out;
       for (ValueId v : node.inputs) in.push_back(fact(v));
       for (ValueId v : node.outputs) out.push_back(fact(v));
-      const kernels::KernelInfo info{node, graph, in, out, threads, options};
+      const kernels::KernelInfo info{
+          node, graph_, in, out, threads_, options_, placed_.devices()[device].device.open.get()};
       std::string reason;
-      step.def = placed.registry({&graph, id}).Find(info, &reason);
+      step.def = placed_.registry({&graph_, id}).Find(info, &reason);
       if (!step.def) {
-        missing.insert(StrCat(reason, " (node ", node.name, ")"));
-        continue;
+        missing->insert(StrCat(reason, " (node ", node.name, ")"));
+        return;
       }
       step.kernel = step.def->create(info);
       step.late = dynamic_cast<const kernels::LateKernel*>(step.kernel.get()) != nullptr;
-    } else if (step.kind == Step::Kind::kIf || step.kind == Step::Kind::kLoop ||
-               step.kind == Step::Kind::kScan || step.kind == Step::Kind::kSequenceMap) {
-      for (const auto& [key, attribute] : node.attributes) {
-        const auto* body = std::get_if<std::shared_ptr<graph::Graph>>(&attribute);
-        if (!body) continue;
-        const auto it = facts.bodies.find({id, key});
-        if (it == facts.bodies.end()) {  // a branch that is known not to be taken
-          if (const auto why = facts.refused.find({id, key}); why != facts.refused.end())
-            step.refused.emplace_back(key, why->second);
-          continue;
-        }
-        step.bodies.emplace_back(key, Build(**body, *it->second, placed, threads, options));
-        DescribeRounds(node, *step.bodies.back().second, *it->second, &step);
-      }
     }
-    for (ValueId v : node.outputs)
-      if (v != kNone) program->places_[static_cast<size_t>(v)] = Place::kPlanned;
+    FindInputs(node, &step);
+    if (step.kind == Step::Kind::kIf || step.kind == Step::Kind::kLoop || step.kind == Step::Kind::kScan ||
+        step.kind == Step::Kind::kSequenceMap)
+      AddBodies(node, &step);
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const ValueId v = node.outputs[o];
+      if (v == kNone) continue;
+      p.places_[static_cast<size_t>(v)] = Place::kPlanned;
+      const bool host = step.def && o < 32 && (step.def->host_outputs >> o & 1);
+      p.devices_[static_cast<size_t>(v)] = host ? 0 : step.device;
+    }
     if (step.kind == Step::Kind::kView && node.output(0) != kNone) {
-      const ValueId source = node.inputs[static_cast<size_t>(step.op->view_of)];
+      const ValueId source = step.inputs[static_cast<size_t>(step.op->view_of)];
       const auto out = static_cast<size_t>(node.output(0));
-      program->places_[out] = Place::kView;
-      program->roots_[out] = program->roots_[static_cast<size_t>(source)];
-      program->part_[out] = program->part_[static_cast<size_t>(source)];
+      p.places_[out] = Place::kView;
+      p.roots_[out] = p.roots_[static_cast<size_t>(source)];
+      p.part_[out] = p.part_[static_cast<size_t>(source)];
     } else if (step.kind == Step::Kind::kParts) {
       for (ValueId v : node.outputs) {
-        program->places_[static_cast<size_t>(v)] = Place::kView;
-        program->roots_[static_cast<size_t>(v)] = program->roots_[static_cast<size_t>(node.inputs[0])];
-        program->part_[static_cast<size_t>(v)] = 1;
+        p.places_[static_cast<size_t>(v)] = Place::kView;
+        p.roots_[static_cast<size_t>(v)] = p.roots_[static_cast<size_t>(step.inputs[0])];
+        p.part_[static_cast<size_t>(v)] = 1;
       }
     } else if (step.kind == Step::Kind::kSelect) {
-      program->places_[static_cast<size_t>(node.output(0))] = Place::kView;
+      p.places_[static_cast<size_t>(node.output(0))] = Place::kView;
     }
-    program->steps_.push_back(std::move(step));
+    p.steps_.push_back(std::move(step));
   }
-  if (!missing.empty()) kernels::ThrowMissing(missing);
-  return program;
+
+  /// What the step reads, in the memory where it reads it.
+  void FindInputs(const graph::Node& node, Step* step) {
+    Program& p = *program_;
+    const bool only_shape = node.domain.empty() && (node.op == "Shape" || node.op == "Size");
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId v = node.inputs[i];
+      const bool values = i < 32 && (step->op->reads_values >> i & 1);
+      const bool host = values || (step->def && i < 32 && (step->def->host_inputs >> i & 1));
+      step->inputs.push_back(only_shape ? v : On(v, host ? 0 : step->device, node.id));
+      if (v == kNone) continue;
+      if (values && !graph_.ConstantOf(v)) step->reads_values = true;
+      if (p.kind(v) != graph::TypeKind::kTensor) step->reads_values = true;
+    }
+  }
+
+  void AddBodies(const graph::Node& node, Step* step) {
+    const Program& p = *program_;
+    for (const auto& [key, attribute] : node.attributes) {
+      const auto* body = std::get_if<std::shared_ptr<graph::Graph>>(&attribute);
+      if (!body) continue;
+      const auto it = facts_.bodies.find({node.id, key});
+      if (it == facts_.bodies.end()) {  // a branch that is known not to be taken
+        if (const auto why = facts_.refused.find({node.id, key}); why != facts_.refused.end())
+          step->refused.emplace_back(key, why->second);
+        continue;
+      }
+      Residence inner;
+      for (size_t c = 0; c < (*body)->capture_values.size() && c < node.captures.size(); ++c)
+        if (const int device = p.device(node.captures[c]); device != 0)
+          inner.inputs[(*body)->capture_values[c]] = device;
+      step->bodies.emplace_back(key, Program::Build(**body, *it->second, placed_, threads_, options_, inner));
+      DescribeRounds(node, *step->bodies.back().second, *it->second, step);
+    }
+  }
+
+  /// Copies go where their source is made, so that they are under way while other steps run.
+  void Interleave() {
+    if (later_.empty()) return;
+    Program& p = *program_;
+    std::vector<Step> all;
+    const std::function<void(ValueId)> emit = [&](ValueId made) {
+      const auto it = later_.find(made);
+      if (it == later_.end()) return;
+      std::vector<Step> steps = std::move(it->second);
+      later_.erase(it);
+      for (Step& step : steps) {
+        const ValueId there = step.outputs[0];
+        all.push_back(std::move(step));
+        emit(there);
+      }
+    };
+    for (size_t v = 0; v < p.value_count(); ++v)
+      if (p.places_[v] == Place::kInput) emit(static_cast<ValueId>(v));
+    for (Step& step : p.steps_) {
+      const std::vector<ValueId> made = step.outputs;
+      all.push_back(std::move(step));
+      for (ValueId v : made)
+        if (v != kNone) emit(v);
+    }
+    p.steps_ = std::move(all);
+  }
+
+  const graph::Graph& graph_;
+  const shapes::GraphFacts& facts_;
+  const placement::PlacedGraph& placed_;
+  const int threads_;
+  const OptionBag* options_;
+  const bool parts_;
+  std::unique_ptr<Program> program_;
+  std::map<std::pair<ValueId, int>, ValueId> copies_;
+  std::map<ValueId, std::vector<Step>> later_;  // copies, by what they read
+};
+
+std::unique_ptr<Program> Program::Build(const graph::Graph& graph, const shapes::GraphFacts& facts,
+                                        const placement::PlacedGraph& placed, int threads,
+                                        const OptionBag* options, const Residence& residence) {
+  return Builder(graph, facts, placed, threads, options).Run(residence);
+}
+
+std::string Program::name(ValueId v) const {
+  const std::string& name = graph_->value(source(v)).name;
+  if (source(v) == v) return name;
+  const int d = device(v);
+  return StrCat(name, "@", d == 0 ? device_names_.back() : device_names_[static_cast<size_t>(d - 1)]);
+}
+
+std::span<const ValueId> Program::captures(const Step& step) const {
+  if (step.kind == Step::Kind::kCopy) return {};
+  return graph_->node(step.node).captures;
 }
 
 void Program::Reorder(const std::vector<int32_t>& order) {
@@ -201,11 +369,13 @@ void Program::Reorder(const std::vector<int32_t>& order) {
 
 bool Program::AcceptsCache(ValueId v) const {
   for (const Step& step : steps_) {
-    const auto& node = graph_->node(step.node);
-    if (std::find(node.captures.begin(), node.captures.end(), v) != node.captures.end()) return false;
+    const auto captures = this->captures(step);
+    if (std::find(captures.begin(), captures.end(), v) != captures.end()) return false;
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       if (step.inputs[i] != v) continue;
+      if (step.kind == Step::Kind::kCopy) return false;
       // A shape can be read off any view.
+      const auto& node = graph_->node(step.node);
       if (node.domain.empty() && (node.op == "Shape" || node.op == "Size")) continue;
       if (!step.def || i >= 32 || !(step.def->cache_inputs >> i & 1)) return false;
     }

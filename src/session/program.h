@@ -4,6 +4,8 @@
 
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,9 +39,12 @@ struct Step {
     kLoop,
     kScan,
     kSequenceMap,
+    kCopy,  ///< output 0 has the contents of input 0 in another memory; one of them is the host's
   };
   Kind kind = Kind::kKernel;
-  graph::NodeId node = graph::kNone;
+  graph::NodeId node = graph::kNone;  ///< of a copy: the first that reads it, kNone: the caller
+  /// Where it runs: 0 is the host; of a copy the end that is not the host.
+  int device = 0;
   const ops::OpInfo* op = nullptr;
   const kernels::KernelDef* def = nullptr;
   std::unique_ptr<kernels::Kernel> kernel;
@@ -59,7 +64,21 @@ struct Step {
   std::vector<int> prepacked;
 };
 
+/// "kernel", "view", …
+std::string_view KindName(Step::Kind kind);
+
+/// Values of a graph that somebody else holds on a device.
+struct Residence {
+  std::map<graph::ValueId, int> inputs;  ///< graph inputs and captured values, with their device
+  std::set<graph::ValueId> outputs;      ///< results that stay where they are made
+};
+
 /// The steps of one graph (sub-graphs have their own Program). Immutable once built; holds on to the graph.
+///
+/// Devices have numbers: 0 is the host, i + 1 the i-th device of the placed graph. The program's values are
+/// those of the graph, each in the memory of the device that makes it, and behind them one for every device
+/// that a value is copied to: they have no place in the graph. A constant that a device reads is a value of
+/// its own, too, without a step.
 class Program {
  public:
   /// Chooses a kernel for every node, of the provider that it was placed with, and creates it. `facts` are
@@ -67,9 +86,29 @@ class Program {
   /// steps are counted in messages only.
   static std::unique_ptr<Program> Build(const graph::Graph& graph, const shapes::GraphFacts& facts,
                                         const placement::PlacedGraph& placed, int threads,
-                                        const OptionBag* options = nullptr);
+                                        const OptionBag* options = nullptr, const Residence& residence = {});
 
   const graph::Graph& graph() const { return *graph_; }
+  size_t value_count() const { return places_.size(); }
+  /// The value of the graph whose contents v has; itself, unless it is a copy.
+  graph::ValueId source(graph::ValueId v) const { return sources_[static_cast<size_t>(v)]; }
+  int device(graph::ValueId v) const { return devices_[static_cast<size_t>(v)]; }
+  /// Numbers of devices that values and steps may have.
+  size_t device_count() const { return alignments_.size(); }
+  /// Of buffers in the memory of a device.
+  int64_t alignment(int device) const { return alignments_[static_cast<size_t>(device)]; }
+  /// For people: copies are told by their device.
+  std::string name(graph::ValueId v) const;
+  /// The constant behind v, or null (also for kNone).
+  const graph::Constant* constant(graph::ValueId v) const {
+    return v == graph::kNone ? nullptr : graph_->ConstantOf(source(v));
+  }
+  /// The graph's outputs, where the caller finds them: on the host, unless they stay on a device.
+  std::span<const graph::ValueId> outputs() const { return outputs_; }
+  /// Outer values that the sub-graphs of the step read.
+  std::span<const graph::ValueId> captures(const Step& step) const;
+  /// Whether any step, of a sub-graph, too, runs on a device.
+  bool uses_devices() const { return uses_devices_; }
   std::vector<Step>& steps() { return steps_; }
   const std::vector<Step>& steps() const { return steps_; }
   Place place(graph::ValueId v) const { return places_[static_cast<size_t>(v)]; }
@@ -104,7 +143,15 @@ class Program {
   }
 
  private:
+  class Builder;
+
   const graph::Graph* graph_ = nullptr;
+  bool uses_devices_ = false;
+  std::vector<std::string> device_names_;
+  std::vector<int64_t> alignments_;  // by device
+  std::vector<graph::ValueId> sources_;
+  std::vector<int> devices_;
+  std::vector<graph::ValueId> outputs_;
   std::vector<Step> steps_;
   std::vector<Place> places_;
   std::vector<graph::ValueId> roots_;

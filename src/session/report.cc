@@ -2,23 +2,29 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "placement/layer_map.h"
 #include "session/placing.h"
 #include "session/plan_page.h"
+#include "session/unbounded.h"
 
 namespace ullage::session {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json Consumers(const Session& session) {
+Json Consumers(const Session& session, size_t device) {
   Json list = Json::array();
-  for (const auto& c : session.largest_consumers(5))
+  for (const auto& c : session.largest_consumers(5, device))
     list.push_back({{"tag", memory::TagName(c.tag)}, {"name", c.name}, {"bytes", c.bytes}});
   return list;
+}
+
+int64_t Missing(const DevicePlan& d) {
+  return d.limit_bytes ? d.tags.Sum() - *d.limit_bytes : 0;
 }
 
 Json Tags(const memory::TagBytes& bytes) {
@@ -29,28 +35,55 @@ Json Tags(const memory::TagBytes& bytes) {
 
 /// What packing loses: the arena over the least that any packing needs, of the profile with the largest
 /// arena.
-double ArenaRatio(const Session& session) {
-  const Plan* largest = nullptr;
-  for (const auto& p : session.profile_plans())
-    if (!largest || p.plan->arena_bytes > largest->arena_bytes) largest = p.plan;
+double ArenaRatio(const Session& session, size_t device) {
+  const Plan::Arena* largest = nullptr;
+  for (const auto& p : session.profile_plans()) {
+    const Plan::Arena& arena = p.plan->arenas[session.number_of(device)];
+    if (!largest || arena.bytes > largest->bytes) largest = &arena;
+  }
   return largest ? largest->ratio() : 1.0;
 }
 
 Json Shortfall(const Session& session, const std::vector<Remedy>& remedies) {
   Json list = Json::array();
-  const DevicePlan& d = session.device_plan();
-  if (d.limit_bytes && d.tags.Sum() > *d.limit_bytes) {
-    Json r = Json::array();
-    for (const auto& remedy : remedies)
-      r.push_back({{"change", remedy.change}, {"planned_bytes", remedy.planned_bytes}});
+  Json r = Json::array();
+  for (const auto& remedy : remedies)
+    r.push_back({{"change", remedy.change}, {"planned_bytes", remedy.planned_bytes}});
+  for (size_t i = 0; i < session.device_plans().size(); ++i) {
+    const DevicePlan& d = session.device_plans()[i];
+    if (Missing(d) <= 0) continue;
     list.push_back({{"device", d.name},
                     {"limit_bytes", *d.limit_bytes},
                     {"planned_bytes", d.tags.Sum()},
-                    {"missing_bytes", d.tags.Sum() - *d.limit_bytes},
+                    {"missing_bytes", Missing(d)},
                     {"tags", Tags(d.tags)},
-                    {"largest", Consumers(session)},
+                    {"largest", Consumers(session, i)},
                     {"remedies", r}});
   }
+  return list;
+}
+
+Json Copies(const Session& session) {
+  Json list = Json::array();
+  const auto name = [&](int device) { return session.device_plans()[session.plan_of(device)].name; };
+  const std::function<void(const Program&, const shapes::GraphFacts&)> add =
+      [&](const Program& program, const shapes::GraphFacts& facts) {
+        for (const Step& step : program.steps()) {
+          if (step.kind == Step::Kind::kCopy) {
+            const graph::ValueId from = step.inputs[0], to = step.outputs[0];
+            Json copy = {{"value", program.graph().value(program.source(from)).name},
+                         {"from", name(program.device(from))},
+                         {"to", name(program.device(to))}};
+            const int64_t bytes = BytesUpper(facts.of(program.source(from)));
+            copy["bytes"] = bytes >= 0 ? Json(bytes) : Json(nullptr);
+            list.push_back(copy);
+          }
+          for (const auto& [key, body] : step.bodies)
+            if (const auto it = facts.bodies.find({step.node, key}); it != facts.bodies.end())
+              add(*body, *it->second);
+        }
+      };
+  add(session.program(), session.facts());
   return list;
 }
 
@@ -65,11 +98,9 @@ namespace {
 
 Json PlanObject(const Session& session, const std::vector<Remedy>& remedies,
                 const PlanReportOptions& options) {
-  const DevicePlan& d = session.device_plan();
-  const bool fits = !d.limit_bytes || d.tags.Sum() <= *d.limit_bytes;
   Json out;
   out["model"] = session.spec().model_name;
-  out["fits"] = fits;
+  out["fits"] = session.fits();
   if (options.context > 0) {
     out["context"] = options.context;
     out["batch_chunk"] = options.chunk;
@@ -80,23 +111,28 @@ Json PlanObject(const Session& session, const std::vector<Remedy>& remedies,
     for (const auto& [name, dims] : p.bounds) bounds[name] = dims;
     out["profiles"].push_back({{"name", p.name},
                                {"bounds", bounds},
-                               {"arena_bytes", p.plan->arena_bytes},
-                               {"arena_lower_bound_bytes", p.plan->lower_bound},
-                               {"arena_ratio", p.plan->ratio()}});
+                               {"arena_bytes", p.plan->host().bytes},
+                               {"arena_lower_bound_bytes", p.plan->host().lower_bound},
+                               {"arena_ratio", p.plan->host().ratio()}});
   }
-  Json device = {{"name", d.name}, {"provider", d.provider}};
-  device["limit_bytes"] = d.limit_bytes ? Json(*d.limit_bytes) : Json(nullptr);
-  device["planned_bytes"] = d.tags.Sum();
-  device["tags"] = Tags(d.tags);
-  device["lower_bound_bytes"] = d.lower_bound_bytes;
-  device["arena_ratio"] = ArenaRatio(session);
-  device["nodes"] = d.nodes;
-  device["layers"] = session.placed().LayerRange(session.placed().devices().size() - 1);
-  device["estimates"] = {{"exact", d.exact}, {"bound", d.bound}, {"heuristic", d.heuristic}};
-  device["streaming"] = nullptr;
-  out["devices"] = Json::array({device});
+  out["devices"] = Json::array();
+  for (size_t i = 0; i < session.device_plans().size(); ++i) {
+    const DevicePlan& d = session.device_plans()[i];
+    Json device = {{"name", d.name}, {"provider", d.provider}};
+    device["limit_bytes"] = d.limit_bytes ? Json(*d.limit_bytes) : Json(nullptr);
+    device["planned_bytes"] = d.tags.Sum();
+    device["tags"] = Tags(d.tags);
+    device["lower_bound_bytes"] = d.lower_bound_bytes;
+    device["arena_ratio"] = ArenaRatio(session, i);
+    device["nodes"] = d.nodes;
+    device["layers"] = session.placed().LayerRange(i);
+    device["estimates"] = {{"exact", d.exact}, {"bound", d.bound}, {"heuristic", d.heuristic}};
+    device["streaming"] = nullptr;
+    out["devices"].push_back(std::move(device));
+  }
   out["candidates"] = Json::array();
-  AddPlacement(session.placed(), session.facts(), options.nodes, &out);
+  AddPlacement(session.placed(), options.nodes, &out);
+  out["copies"] = Copies(session);
   out["shortfall"] = Shortfall(session, remedies);
   return out;
 }
@@ -105,13 +141,14 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// What a session holds from beginning to end, and what its profiles do with the rest.
-Json DeviceOverTime(const Session& session) {
+/// What a session holds of a device from beginning to end, and what its profiles do with the rest.
+Json DeviceOverTime(const Session& session, size_t index) {
   Json device = {
-      {"name", session.device_plan().name}, {"resident", Json::array()}, {"profiles", Json::array()}};
+      {"name", session.device_plans()[index].name}, {"resident", Json::array()}, {"profiles", Json::array()}};
   const graph::Graph& graph = session.graph();
   const placement::LayerMap map(graph);
   for (const auto& c : session.resident()) {
+    if (c.device != index) continue;
     const int64_t layer = c.node == graph::kNone ? -1 : map.layer(c.node);
     device["resident"].push_back({{"tag", memory::TagName(c.tag)},
                                   {"name", c.name},
@@ -119,19 +156,53 @@ Json DeviceOverTime(const Session& session) {
                                   {"layer", layer >= 0 ? Json(layer) : Json(nullptr)}});
   }
   for (const auto& p : session.profile_plans()) {
-    Json profile = {{"name", p.name}, {"arena_bytes", p.plan->arena_bytes}};
+    Json profile = {{"name", p.name}, {"arena_bytes", p.plan->arenas[session.number_of(index)].bytes}};
     Json steps = Json::array(), buffers = Json::array();
     for (const Step& step : session.program().steps()) {
+      if (step.kind == Step::Kind::kCopy) {
+        steps.push_back({session.program().name(step.outputs[0]), "copy", nullptr});
+        continue;
+      }
       const auto& node = graph.node(step.node);
       steps.push_back({node.name, node.OpName(), map.layer(step.node)});
     }
     for (const auto& b : p.plan->items)
-      if (b.bytes > 0) buffers.push_back({b.name, b.tag, b.offset, b.bytes, b.first, b.last});
+      if (b.bytes > 0 && session.plan_of(b.device) == index)
+        buffers.push_back({b.name, b.tag, b.offset, b.bytes, b.first, b.last});
     profile["steps"] = std::move(steps);
     profile["buffers"] = std::move(buffers);
     device["profiles"].push_back(std::move(profile));
   }
   return device;
+}
+
+/// One device in the text for people.
+std::string DeviceText(const Session& session, size_t index) {
+  const DevicePlan& d = session.device_plans()[index];
+  std::string text = "\ndevice   " + d.name + ", " + std::to_string(d.nodes) + " nodes";
+  const std::string layers = session.placed().LayerRange(index);
+  if (!layers.empty()) text += ", layers " + layers;
+  text += "\n";
+  for (memory::Tag tag : memory::kAllTags) {
+    std::string name(memory::TagName(tag));
+    name.resize(13, ' ');
+    text += "  " + name + FormatSize(d.tags[tag]) + "\n";
+  }
+  text += "  planned      " + FormatSize(d.tags.Sum()) + " (" + std::to_string(d.tags.Sum()) +
+          " bytes; no plan needs less than " + FormatSize(d.lower_bound_bytes) + ")\n";
+  char ratio[32];
+  std::snprintf(ratio, sizeof ratio, "%.4f", ArenaRatio(session, index));
+  text += StrCat("  packing      ", ratio, " of its lower bound\n");
+  if (!d.limit_bytes) return text;
+  const int64_t missing = Missing(d);
+  text +=
+      "  limit        " + FormatSize(*d.limit_bytes) +
+      (missing > 0 ? ": " + FormatSize(missing) + " short\n" : ": fits, " + FormatSize(-missing) + " left\n");
+  if (missing <= 0) return text;
+  text += "\nlargest consumers of " + d.name + "\n";
+  for (const auto& c : session.largest_consumers(5, index))
+    text += "  " + FormatSize(c.bytes) + "  " + std::string(memory::TagName(c.tag)) + "  " + c.name + "\n";
+  return text;
 }
 
 }  // namespace
@@ -151,7 +222,9 @@ std::string PlanHtml(const Session& session, const std::vector<Remedy>& remedies
           {{"change", r.change},
            {"planned_bytes", r.planned_bytes},
            {"fits", d.limit_bytes ? Json(r.planned_bytes <= *d.limit_bytes) : Json(nullptr)}});
-  data["devices"] = Json::array({DeviceOverTime(session)});
+  data["devices"] = Json::array();
+  for (size_t i = 0; i < session.device_plans().size(); ++i)
+    data["devices"].push_back(DeviceOverTime(session, i));
   std::string text(PlanPageHead());
   for (const char c : Dump(data))  // so that no name can end the script
     if (c == '<')
@@ -163,7 +236,6 @@ std::string PlanHtml(const Session& session, const std::vector<Remedy>& remedies
 
 std::string PlanText(const Session& session, const std::vector<Remedy>& remedies,
                      const PlanReportOptions& options) {
-  const DevicePlan& d = session.device_plan();
   std::string text = "model    " + session.spec().model_name + "\n";
   if (options.context > 0)
     text += StrCat("context  ", options.context, " tokens, prompts in chunks of ", options.chunk, "\n");
@@ -176,53 +248,35 @@ std::string PlanText(const Session& session, const std::vector<Remedy>& remedies
     }
     text += "\n";
   }
-  text += "\ndevice   " + d.name + ", " + std::to_string(d.nodes) + " nodes";
-  const std::string layers = session.placed().LayerRange(session.placed().devices().size() - 1);
-  if (!layers.empty()) text += ", layers " + layers;
-  text += "\n";
-  for (memory::Tag tag : memory::kAllTags) {
-    std::string name(memory::TagName(tag));
-    name.resize(13, ' ');
-    text += "  " + name + FormatSize(d.tags[tag]) + "\n";
-  }
-  text += "  planned      " + FormatSize(d.tags.Sum()) + " (" + std::to_string(d.tags.Sum()) +
-          " bytes; no plan needs less than " + FormatSize(d.lower_bound_bytes) + ")\n";
-  char ratio[32];
-  std::snprintf(ratio, sizeof ratio, "%.4f", ArenaRatio(session));
-  text += StrCat("  packing      ", ratio, " of its lower bound\n");
-  if (d.limit_bytes) {
-    text += "  limit        " + FormatSize(*d.limit_bytes);
-    const int64_t missing = d.tags.Sum() - *d.limit_bytes;
-    text +=
-        missing > 0 ? ": " + FormatSize(missing) + " short\n" : ": fits, " + FormatSize(-missing) + " left\n";
-  }
-  if (d.limit_bytes && d.tags.Sum() > *d.limit_bytes) {
-    text += "\nlargest consumers\n";
-    for (const auto& c : session.largest_consumers(5))
-      text += "  " + FormatSize(c.bytes) + "  " + std::string(memory::TagName(c.tag)) + "  " + c.name + "\n";
+  for (size_t i = 0; i < session.device_plans().size(); ++i) text += DeviceText(session, i);
+  if (!session.fits())
     for (const auto& r : remedies)
       text += "would fit: " + r.change + " (" + FormatSize(r.planned_bytes) + ")\n";
-  }
   text += PlacementText(session.placed(), options.nodes);
   return text;
 }
 
 std::string MemoryJson(const Session& session) {
-  const DevicePlan& d = session.device_plan();
-  Json m = {{"device", d.name}};
-  m["limit_bytes"] = d.limit_bytes ? Json(*d.limit_bytes) : Json(nullptr);
-  m["planned_bytes"] = d.tags.Sum();
-  m["peak_bytes"] = session.peak_bytes();
-  m["allocations_during_run"] = session.allocations_during_run();
-  return Dump(Json::array({m}));
+  Json list = Json::array();
+  for (size_t i = 0; i < session.device_plans().size(); ++i) {
+    const DevicePlan& d = session.device_plans()[i];
+    Json m = {{"device", d.name}};
+    m["limit_bytes"] = d.limit_bytes ? Json(*d.limit_bytes) : Json(nullptr);
+    m["planned_bytes"] = d.tags.Sum();
+    m["peak_bytes"] = session.peak_bytes(i);
+    m["allocations_during_run"] = session.allocations_during_run(i);
+    list.push_back(std::move(m));
+  }
+  return Dump(list);
 }
 
 void ThrowDoesNotFit(const Session& session, const std::vector<Remedy>& remedies) {
-  const DevicePlan& d = session.device_plan();
-  const int64_t limit = d.limit_bytes.value_or(0);
-  std::string message =
-      StrCat("does not fit on ", d.name, ": ", FormatSize(d.tags.Sum()), " planned (", d.tags.ToString(),
-             "), limit ", FormatSize(limit), ", ", FormatSize(d.tags.Sum() - limit), " short");
+  std::string message;
+  for (const DevicePlan& d : session.device_plans())
+    if (Missing(d) > 0)
+      message += StrCat(message.empty() ? "" : "; ", "does not fit on ", d.name, ": ",
+                        FormatSize(d.tags.Sum()), " planned (", d.tags.ToString(), "), limit ",
+                        FormatSize(*d.limit_bytes), ", ", FormatSize(Missing(d)), " short");
   for (const auto& r : remedies)
     message += StrCat("; ", r.change, " would take ", FormatSize(r.planned_bytes));
   Json details = {{"shortfall", Shortfall(session, remedies)}};

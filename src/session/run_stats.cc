@@ -8,14 +8,14 @@ void RunStats::Record(const Frame& frame, size_t index, int64_t temp_sum, int64_
   const graph::Node& node = graph.node(step.node);
   const auto name = [&](graph::ValueId v) -> const std::string& {
     static const std::string kLeftOut;
-    return v == graph::kNone ? kLeftOut : graph.value(v).name;
+    return v == graph::kNone ? kLeftOut : graph.value(frame.program().source(v)).name;
   };
   std::vector<std::string_view> inputs, outputs;
   memory::NodeStats stats;
   for (graph::ValueId v : step.inputs) {
     inputs.push_back(name(v));
     if (v == graph::kNone || !charged_.insert(name(v)).second) continue;
-    if (const auto* constant = graph.ConstantOf(v))
+    if (const auto* constant = frame.program().constant(v))
       stats.initializers_sizes += static_cast<int64_t>(constant->size_bytes);
     else
       stats.input_sizes += SizeOf(frame.program().kind(v), frame.value(v));

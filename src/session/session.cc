@@ -43,22 +43,30 @@ std::vector<ProfilePlan> Session::profile_plans() const {
 std::vector<Consumer> Session::resident() const {
   std::vector<Consumer> all = weights_;
   for (const auto& b : blocks_)
-    all.push_back({memory::Tag::kPrepacked, b.name, static_cast<int64_t>(b.bytes), b.node});
+    all.push_back(
+        {memory::Tag::kPrepacked, b.name, static_cast<int64_t>(b.bytes), b.node, plan_of(b.device)});
   for (const auto& state : states_) {
-    const auto* writer = graph().ProducerOf(state.output);
+    const auto* writer = graph().ProducerOf(program_->source(state.output));
     all.push_back({memory::Tag::kKv, state.spec.input, state.bytes * (state.shared ? 1 : 2),
-                   writer ? writer->id : graph::kNone});
+                   writer ? writer->id : graph::kNone, plan_of(state.device)});
   }
-  for (const auto& e : spec_.extra) all.push_back({e.tag, e.name, e.bytes});
+  for (const auto& e : spec_.extra) all.push_back({e.tag, e.name, e.bytes, graph::kNone, plan_of(0)});
+  for (size_t d = 0; d < shares_.size(); ++d) {
+    for (const auto& c : shares_[d]->constants)
+      all.push_back({memory::Tag::kWeights, c.name, static_cast<int64_t>(c.constant->size_bytes), c.node, d});
+    if (const int64_t overhead = plans_[d].tags[memory::Tag::kOverhead]; overhead > 0)
+      all.push_back({memory::Tag::kOverhead, "the device's libraries", overhead, graph::kNone, d});
+  }
   return all;
 }
 
-std::vector<Consumer> Session::largest_consumers(size_t count) const {
+std::vector<Consumer> Session::largest_consumers(size_t count, size_t device) const {
   std::vector<Consumer> all = resident();
   for (const auto& p : profiles_)
     for (const auto& item : p.plan->items)
       all.push_back({item.tag == "workspace" ? memory::Tag::kWorkspace : memory::Tag::kActivations,
-                     item.name + " (" + p.name + ")", item.bytes});
+                     item.name + " (" + p.name + ")", item.bytes, graph::kNone, plan_of(item.device)});
+  std::erase_if(all, [device](const Consumer& c) { return c.device != device; });
   std::stable_sort(all.begin(), all.end(),
                    [](const Consumer& a, const Consumer& b) { return a.bytes > b.bytes; });
   if (all.size() > count) all.resize(count);
@@ -70,12 +78,14 @@ int64_t Session::shared_states() const {
 }
 
 int64_t Session::step_weight_bytes() const {
-  int64_t bytes = prepacked_bytes_;
+  int64_t bytes = 0;
+  for (const Block& block : blocks_) bytes += static_cast<int64_t>(block.bytes);
   for (const Step& step : program_->steps()) {
+    if (step.kind == Step::Kind::kCopy) continue;
     const auto& node = graph().node(step.node);
     if (node.op == "Gather" || node.op == "BlockGather" || node.op == "GatherBlockQuantized") continue;
     for (size_t i = 0; i < step.inputs.size(); ++i) {
-      const auto* c = graph().ConstantOf(step.inputs[i]);
+      const auto* c = program_->constant(step.inputs[i]);
       // Weights with a prepacked form are counted there; position tables are looked up.
       if (c && step.prepacked.empty() && node.op != "GroupQueryAttention")
         bytes += static_cast<int64_t>(c->size_bytes);
@@ -138,7 +148,7 @@ void Execution::Run(int profile, const std::atomic<bool>* stop) {
 }
 
 const TensorView& Execution::output(size_t index) const {
-  return frame_->frame.value(session_->graph().outputs[index]);
+  return frame_->frame.value(session_->program().outputs()[index]);
 }
 
 void Execution::Release() noexcept {
@@ -197,7 +207,7 @@ void Session::RunIn(RunFrame& run, int profile, const std::atomic<bool>* stop) {
   });
   Frame& frame = run.frame;
   frame.ReleaseDynamic();
-  frame.Bind(*p.plan, run.arena.data());
+  frame.Bind(*p.plan, run.arenas);
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!IsState(i)) frame.SetExternal(g.inputs[i], inputs[i]);
   for (State& state : states_) {
@@ -205,10 +215,8 @@ void Session::RunIn(RunFrame& run, int profile, const std::atomic<bool>* stop) {
     past.dtype = present.dtype = state.dtype;
     past.shape = present.shape = state.spec.max_shape;
     if (state.spec.grows) past.shape[2] = present.shape[2] = state_rows_;
-    std::byte* const here = kv_region_.data() + state.offset;
-    std::byte* const there = kv_region_.data() + (state.shared ? state.offset : state.offset_other);
-    past.data = state.flipped ? there : here;
-    present.data = state.flipped ? here : there;
+    past.data = state.flipped ? state.other : state.data;
+    present.data = state.flipped ? state.data : state.other;
     if (state.shared && state.spec.grows) past.capacity = present.capacity = state.spec.max_shape[2];
     frame.SetExternal(state.input, past);
     frame.SetExternal(state.output, present);
@@ -238,12 +246,12 @@ void Session::SetStateRows(int64_t rows) {
   // A cache that is copied by each Run lies densely: rows of the heads move together when there are fewer.
   for (const State& state : states_) {
     if (state.shared || !state.spec.grows) continue;
-    std::byte* data = kv_region_.data() + (state.flipped ? state.offset_other : state.offset);
+    std::byte* data = state.now();
     const Shape& shape = state.spec.max_shape;
     const size_t row = BytesOf(state.dtype, shape.elements(3, shape.rank()));
     for (int64_t head = 1; head < shape[0] * shape[1]; ++head)
-      std::memmove(data + static_cast<size_t>(head * rows) * row,
-                   data + static_cast<size_t>(head * state_rows_) * row, static_cast<size_t>(rows) * row);
+      MoveState(state, data + static_cast<size_t>(head * rows) * row,
+                data + static_cast<size_t>(head * state_rows_) * row, static_cast<size_t>(rows) * row);
   }
   state_rows_ = rows;
 }
@@ -255,22 +263,40 @@ void Session::MoveStateRows(std::string_view input, int64_t from, int64_t to, in
   const Shape& shape = state->spec.max_shape;
   if (shape.rank() != 4 || from < 0 || to < 0 || rows < 0 || std::max(from, to) > shape[2] - rows)
     Throw(Code::kRuntime, "cannot move ", rows, " rows of ", input, " from ", from, " to ", to);
-  std::byte* data = kv_region_.data() + (state->flipped ? state->offset_other : state->offset);
+  std::byte* data = state->now();
   const size_t row = BytesOf(state->dtype, shape[3]);
   for (int64_t head = 0; head < shape[0] * shape[1]; ++head)
-    std::memmove(data + static_cast<size_t>(head * shape[2] + to) * row,
-                 data + static_cast<size_t>(head * shape[2] + from) * row, static_cast<size_t>(rows) * row);
+    MoveState(*state, data + static_cast<size_t>(head * shape[2] + to) * row,
+              data + static_cast<size_t>(head * shape[2] + from) * row, static_cast<size_t>(rows) * row);
+}
+
+void Session::MoveState(const State& state, std::byte* target, const std::byte* source, size_t bytes) {
+  if (state.device == 0)
+    std::memmove(target, source, bytes);
+  else
+    shares_[static_cast<size_t>(state.device - 1)]->Move(target, source, static_cast<int64_t>(bytes));
 }
 
 void Session::ResetStates() {
   state_rows_ = 0;
   for (State& state : states_) {
     state.flipped = false;
-    if (!state.spec.grows) std::memset(kv_region_.data() + state.offset, 0, static_cast<size_t>(state.bytes));
+    if (state.spec.grows) continue;
+    if (state.device == 0)
+      std::memset(state.data, 0, static_cast<size_t>(state.bytes));
+    else
+      shares_[static_cast<size_t>(state.device - 1)]->Fill(state.data, state.bytes);
   }
 }
 
-int64_t Session::peak_bytes() const {
+bool Session::fits() const {
+  return std::all_of(plans_.begin(), plans_.end(), [](const DevicePlan& plan) {
+    return !plan.limit_bytes || plan.tags.Sum() <= *plan.limit_bytes;
+  });
+}
+
+int64_t Session::peak_bytes(size_t device) const {
+  if (device < shares_.size()) return shares_[device]->memory.peak();
   return allocator_ ? allocator_->peak_total() : 0;
 }
 
@@ -278,7 +304,9 @@ int64_t Session::current_bytes() const {
   return allocator_ ? allocator_->current().Sum() : 0;
 }
 
-int64_t Session::allocations_during_run() const {
+int64_t Session::allocations_during_run(size_t device) const {
+  if (device < shares_.size())
+    return shares_[device]->memory.reservations() - shares_[device]->reservations_at_start;
   if (!allocator_) return 0;
   return allocator_->allocations() - allocations_at_start_ + frames_->made() - 1 +
          (arena_ ? arena_->stats().num_arena_extensions : 0);

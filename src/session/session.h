@@ -18,62 +18,13 @@
 #include "memory/node_stats.h"
 #include "memory/tags.h"
 #include "placement/place.h"
+#include "session/device_share.h"
 #include "session/frame_pool.h"
+#include "session/session_spec.h"
 #include "shapes/input_bounds.h"
 #include "transforms/pass.h"
 
 namespace ullage::session {
-
-/// One set of bounds for the graph's inputs: a session is planned for all its profiles over the same weights.
-struct ProfileSpec {
-  std::string name;
-  /// Facts per graph input, in the order of graph.inputs. Called once, with the profile's own table.
-  std::function<std::vector<ops::ValueFacts>(const graph::Graph&, ops::SymbolTable&)> facts;
-};
-
-/// A value that an output hands on to an input of the next Run: caches, recurrent states.
-struct StateSpec {
-  std::string input;
-  std::string output;
-  /// The largest shape. With `grows`, axis 2 starts at 0 rows and gains what each Run adds; else the shape is
-  /// fixed.
-  Shape max_shape;
-  bool grows = true;
-};
-
-/// Memory that the caller will use beside the session and wants planned and counted with it.
-struct ExtraMemory {
-  std::string name;
-  memory::Tag tag = memory::Tag::kWorkspace;
-  int64_t bytes = 0;
-};
-
-struct SessionSpec {
-  std::string model_name;
-  /// Where relative paths in options start.
-  std::string model_folder;
-  std::shared_ptr<graph::Graph> graph;
-  OptionBag options;
-  int threads = 0;  ///< 0: the option, or physical cores
-  std::vector<ProfileSpec> profiles;
-  /// Facts of the graph's inputs that hold in every Run, for the level-1 passes; empty: what the graph
-  /// declares.
-  std::function<std::vector<ops::ValueFacts>(const graph::Graph&, ops::SymbolTable&)> input_facts;
-  std::vector<StateSpec> states;
-  std::vector<ExtraMemory> extra;
-  /// Graph output that is wanted for the last position only; empty: none.
-  std::string last_token_output;
-  std::optional<int64_t> cpu_limit;
-  /// Who may run nodes; empty: every provider there is.
-  std::vector<std::shared_ptr<const providers::Provider>> providers;
-  /// Stop after planning: no weight is read, nothing is reserved.
-  bool plan_only = false;
-  /// Gather node_stats() although the options name no file for them.
-  bool collect_node_stats = false;
-  /// The graph is that of another session, whose passes ran with bounds that include these: it is taken as it
-  /// is, its caches' types, too. Its outputs are then called so.
-  std::vector<std::string> optimized_outputs;
-};
 
 /// What a limit is compared with.
 struct DevicePlan {
@@ -92,6 +43,7 @@ struct Consumer {
   std::string name;
   int64_t bytes = 0;
   graph::NodeId node = graph::kNone;  ///< that reads or makes it; kNone: no single one of the graph's
+  size_t device = 0;                  ///< its place among the device plans
 };
 
 struct ProfilePlan {
@@ -143,9 +95,18 @@ class Session {
   // -- what was planned --
   const graph::Graph& graph() const { return *spec_.graph; }
   const SessionSpec& spec() const { return spec_; }
-  const DevicePlan& device_plan() const { return device_; }
+  /// Of the devices that take part, in their order; the host is the last.
+  const std::vector<DevicePlan>& device_plans() const { return plans_; }
+  const DevicePlan& device_plan() const { return plans_.back(); }
+  /// No device has less than is planned.
+  bool fits() const;
+  /// Number in the program of a device by its place among the device plans, and the reverse.
+  size_t number_of(size_t plan) const { return plan + 1 == plans_.size() ? 0 : plan + 1; }
+  size_t plan_of(int device) const {
+    return device == 0 ? plans_.size() - 1 : static_cast<size_t>(device - 1);
+  }
   std::vector<ProfilePlan> profile_plans() const;
-  std::vector<Consumer> largest_consumers(size_t count) const;
+  std::vector<Consumer> largest_consumers(size_t count, size_t device) const;
   /// What the session holds from beginning to end: weights, caches, the caller's memory.
   std::vector<Consumer> resident() const;
   const std::vector<transforms::PassTiming>& pass_timings() const { return passes_; }
@@ -193,13 +154,15 @@ class Session {
   ThreadTeam& team() { return *team_; }
 
   // -- what was measured --
-  /// Highest number of bytes that the device's allocator had given out. More than planned where several Runs
-  /// had a frame each.
-  int64_t peak_bytes() const;
+  /// Highest number of bytes that the allocator of a device, by its place among the plans, had given out.
+  /// More than planned where several Runs had a frame each.
+  int64_t peak_bytes(size_t device) const;
+  int64_t peak_bytes() const { return peak_bytes(plans_.size() - 1); }
   /// Bytes that it has given out now.
   int64_t current_bytes() const;
   /// Allocations since the session was made: frames beyond the first, and what has no bound.
-  int64_t allocations_during_run() const;
+  int64_t allocations_during_run(size_t device) const;
+  int64_t allocations_during_run() const { return allocations_during_run(plans_.size() - 1); }
   /// What the arena for sizes without a bound did; nothing with pre-allocated buffers.
   std::optional<memory::ArenaStats> arena_stats() const;
   /// Memory statistics of the nodes over all Runs so far; empty unless they are collected.
@@ -220,9 +183,13 @@ class Session {
     graph::ValueId input = graph::kNone, output = graph::kNone;
     DType dtype = DType::kUndefined;
     bool shared = false;
-    int64_t bytes = 0;  ///< of one buffer
-    int64_t offset = 0, offset_other = 0;
+    int device = 0;
+    int64_t bytes = 0;                            ///< of one buffer
+    int64_t offset = 0, offset_other = 0;         ///< on the host
+    DeviceLayout::Place place, place_other;       ///< elsewhere
+    std::byte *data = nullptr, *other = nullptr;  ///< once reserved; equal when shared
     bool flipped = false;
+    std::byte* now() const { return flipped ? other : data; }
   };
   struct Profile {
     std::string name;
@@ -235,7 +202,9 @@ class Session {
   struct Block {
     size_t bytes = 0;
     size_t alignment = 64;
-    int64_t offset = 0;
+    int device = 0;
+    int64_t offset = 0;         ///< on the host
+    DeviceLayout::Place place;  ///< elsewhere
     std::string name;
     std::string layout;  ///< with `sources`, all that decides about the bytes
     std::vector<const graph::Constant*> sources;
@@ -243,6 +212,10 @@ class Session {
     int index = 0;
     graph::NodeId node = graph::kNone;  ///< kNone: in a sub-graph
   };
+
+  DevicePlan& host_plan() { return plans_.back(); }
+  /// Ranges of one state's memory; they may overlap.
+  void MoveState(const State& state, std::byte* target, const std::byte* source, size_t bytes);
 
   SessionSpec spec_;
   std::vector<std::string> output_names_;
@@ -256,7 +229,9 @@ class Session {
   std::vector<State> states_;
   std::vector<Block> blocks_;
   std::vector<Consumer> weights_;  // constants read at run time
-  DevicePlan device_;
+  std::vector<DevicePlan> plans_;
+  std::vector<std::unique_ptr<DeviceShare>> shares_;  // of the devices, by number less 1
+  DeviceConstants device_constants_;
   int64_t kv_bytes_ = 0;
   int64_t prepacked_bytes_ = 0;
   int64_t arena_bytes_ = 0;

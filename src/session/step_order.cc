@@ -87,14 +87,14 @@ class ProblemMaker {
   int64_t Scratch(const Step& step) const {
     int64_t bytes = 0;
     if (step.kernel)
-      if (const auto slots = StepWorkspace(step, facts_, threads_))
+      if (const auto slots = StepWorkspace(program_, step, facts_, threads_))
         for (const auto& slot : *slots) bytes += static_cast<int64_t>(slot.size_bytes);
     int64_t inner = 0;
     for (const auto& [key, body] : step.bodies)
       if (const auto it = facts_.bodies.find({step.node, key}); it != facts_.bodies.end())
         inner = std::max(
             inner,
-            MakePlan(*body, *it->second, body->graph().outputs, threads_, {.quick = true})->arena_bytes);
+            MakePlan(*body, *it->second, body->graph().outputs, threads_, {.quick = true})->host().bytes);
     return bytes + inner;
   }
 
@@ -164,7 +164,7 @@ void LowerPeak(const std::vector<const shapes::GraphFacts*>& profiles, const std
   const auto arena = [&](int64_t give_up) {
     int64_t bytes = 0;
     for (const auto* facts : profiles) {
-      bytes = std::max(bytes, MakePlan(*program, *facts, external, threads, trial)->arena_bytes);
+      bytes = std::max(bytes, MakePlan(*program, *facts, external, threads, trial)->host().bytes);
       if (bytes >= give_up) break;
     }
     return bytes;

@@ -53,6 +53,7 @@ class Finder {
   void AddProgram(const Program& program, const shapes::GraphFacts& facts) {
     const graph::Graph& graph = program.graph();
     for (const Step& step : program.steps()) {
+      if (step.kind == Step::Kind::kCopy) continue;  // as its source
       for (ValueId v : step.outputs)
         if (v != kNone && program.place(v) == Place::kPlanned)
           Add(facts.of(v), graph.value(v).name, graph.node(step.node).name);

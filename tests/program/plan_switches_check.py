@@ -5,7 +5,7 @@ with all of them.
     plan_switches_check.py --ullage BIN [--zoo DIR] [--models DIR]
 
 Uses tests/zoo and tests/gguf; --zoo and --models add folders of exported models and .gguf files. The inputs are those
-of ref/ref.npz. The last line is `plan switches: N passed, N failed, N skipped`.
+of ref/ref.npz. The last line is `switches: N passed, N failed, N skipped`.
 """
 import argparse
 import glob
@@ -138,7 +138,7 @@ def main():
         c = Check(args.ullage, tmp)
         graphs(c, folders)
         decoders(c, models)
-    print(f"plan switches: {c.passed} passed, {c.failed} failed, {c.skipped} skipped")
+    print(f"switches: {c.passed} passed, {c.failed} failed, {c.skipped} skipped")
     return 1 if c.failed else 0
 
 

@@ -24,21 +24,34 @@ void CountOps(const graph::Graph& g, std::map<std::string, int>* counts) {
 }
 
 void DumpProgram(const session::Session& s) {
-  s.program().ForEachStep([](const session::Program& p, const session::Step& step) {
+  const auto device = [&](int number) { return s.device_plans()[s.plan_of(number)].name; };
+  const bool devices = s.program().uses_devices();
+  s.program().ForEachStep([&](const session::Program& p, const session::Step& step) {
+    const std::string where = devices ? device(step.device) + "  " : "";
+    std::cout << session::KindName(step.kind) << "  " << where;
+    if (step.kind == session::Step::Kind::kCopy) {
+      std::cout << p.name(step.inputs[0]) << " to " << device(p.device(step.outputs[0])) << "\n";
+      return;
+    }
     const auto& node = p.graph().node(step.node);
-    const char* kinds[] = {"kernel", "view", "select", "if", "loop", "scan"};
-    std::cout << kinds[static_cast<int>(step.kind)] << "  " << node.OpName() << "  " << node.name << "\n";
+    std::cout << node.OpName() << "  " << node.name << "\n";
   });
 }
 
 void DumpPlan(const session::Session& s) {
-  for (const auto& p : s.profile_plans()) {
-    std::cout << "profile " << p.name << ": " << p.plan->arena_bytes << " bytes, at least "
-              << p.plan->lower_bound << "\n";
-    for (const auto& item : p.plan->items)
-      std::cout << "  [" << item.offset << ", " << item.offset + item.bytes << ")  steps [" << item.first
-                << ", " << item.last << ")  " << item.tag << "  " << item.name << "\n";
-  }
+  for (const auto& p : s.profile_plans())
+    for (size_t d = 0; d < p.plan->arenas.size(); ++d) {
+      const auto& arena = p.plan->arenas[d];
+      if (d > 0 && arena.bytes == 0) continue;
+      std::cout << "profile " << p.name << ": ";
+      if (s.program().uses_devices())
+        std::cout << s.device_plans()[s.plan_of(static_cast<int>(d))].name << ": ";
+      std::cout << arena.bytes << " bytes, at least " << arena.lower_bound << "\n";
+      for (const auto& item : p.plan->items)
+        if (item.device == static_cast<int>(d))
+          std::cout << "  [" << item.offset << ", " << item.offset + item.bytes << ")  steps [" << item.first
+                    << ", " << item.last << ")  " << item.tag << "  " << item.name << "\n";
+    }
 }
 
 }  // namespace

@@ -1,0 +1,15 @@
+/// Nodes that the host keeps, whatever devices there are.
+#pragma once
+
+#include <set>
+
+#include "graph/graph.h"
+#include "shapes/propagate.h"
+
+namespace ullage::placement {
+
+/// Nodes of the graph (not of its sub-graphs) that work on shapes, or on a few integers that the host has
+/// anyway: a device would only send them back, because shapes are decided on the host.
+std::set<graph::NodeId> HostNodes(const graph::Graph& graph, const shapes::GraphFacts& facts);
+
+}  // namespace ullage::placement

@@ -1,0 +1,265 @@
+/// Programs over several devices: the same results as on the host alone, whatever runs where.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "session/session.h"
+#include "session/test_gpu.h"
+
+namespace ullage::session {
+namespace {
+
+using graph::Graph;
+using graph::kNone;
+using graph::ValueId;
+using test::TestGpu;
+
+std::shared_ptr<const providers::Provider> Host() {
+  return {std::shared_ptr<void>(), &providers::CpuProvider()};
+}
+
+ValueId Floats(Graph& g, const std::string& name, const Shape& shape, float scale) {
+  std::vector<float> v(static_cast<size_t>(shape.elements()));
+  for (size_t i = 0; i < v.size(); ++i) v[i] = scale * std::sin(static_cast<float>(i) * 0.37f);
+  return g.AddConstant(name, graph::MakeFloats(shape, v));
+}
+
+/// Eight layers of x = x + relu(x W) V over [s, 16], with a view, a shape that is computed, and a result in
+/// the middle.
+std::shared_ptr<Graph> Layers() {
+  auto g = std::make_shared<Graph>();
+  g->name = "layers";
+  g->opsets = {{"", 21}, {"com.microsoft", 1}, {"ullage", 1}};
+  ValueId x = g->AddInput("x", DType::kFloat, graph::DeclaredShape{{-1, "s"}, {16, ""}});
+  const ValueId shape = g->AddValue("shape");
+  g->AddNode("", "Shape", "shape_of", {x}, {shape});
+  for (int layer = 0; layer < 8; ++layer) {
+    const std::string at = "layers." + std::to_string(layer) + "/";
+    const auto value = [&](const char* name) { return g->AddValue(at + name); };
+    const ValueId up = value("up"), act = value("act"), down = value("down"), sum = value("sum");
+    g->AddNode("", "MatMul", at + "up/MatMul", {x, Floats(*g, at + "w", {16, 32}, 0.2f)}, {up});
+    g->AddNode("", "Relu", at + "Relu", {up}, {act});
+    g->AddNode("", "MatMul", at + "down/MatMul", {act, Floats(*g, at + "v", {32, 16}, 0.1f)}, {down});
+    g->AddNode("", "Add", at + "Add", {x, down}, {sum});
+    x = sum;
+    if (layer == 3) {
+      const ValueId view = value("view");
+      g->AddNode("", "Reshape", at + "Reshape", {x, shape}, {view});
+      x = view;
+    }
+    if (layer == 4) g->outputs.push_back(x);
+  }
+  g->outputs.push_back(x);
+  return g;
+}
+
+ProfileSpec Rows(int64_t most) {
+  return {"rows", [=](const Graph&, ops::SymbolTable& table) {
+            ops::ValueFacts f;
+            f.dtype = DType::kFloat;
+            f.shape = ops::BoundedShape::OfDims({table.Symbol("s", 1, most), ops::Bound::Exactly(16)});
+            return std::vector<ops::ValueFacts>{f};
+          }};
+}
+
+using Providers = std::vector<std::shared_ptr<const providers::Provider>>;
+Providers TwoGpus() {
+  return {std::make_shared<TestGpu>("gpux", 2), Host()};
+}
+
+std::unique_ptr<Session> Make(std::shared_ptr<Graph> graph, const std::string& rules,
+                              Providers providers = TwoGpus(),
+                              std::vector<ProfileSpec> profiles = {Rows(9), Rows(1)},
+                              bool pre_allocate = true, const std::string& budget = "") {
+  SessionSpec spec;
+  spec.model_name = "layers";
+  spec.graph = std::move(graph);
+  spec.threads = 2;
+  spec.profiles = std::move(profiles);
+  spec.providers = std::move(providers);
+  if (pre_allocate) spec.options.Set("session.pre_allocate_execution_buffers", "1");
+  if (!rules.empty()) spec.options.Set("session.name_based_layer_assignment", rules);
+  if (!budget.empty()) spec.options.Set("session.resource_partitioning_settings", budget);
+  return Session::Create(std::move(spec));
+}
+
+std::vector<std::vector<float>> RunOn(Session& s, int profile, int64_t rows) {
+  std::vector<float> x(static_cast<size_t>(rows) * 16);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::cos(static_cast<float>(i) * 0.7f);
+  const TensorView in{x.data(), DType::kFloat, {rows, 16}, 0};
+  const auto execution = s.Run(profile, {&in, 1});
+  std::vector<std::vector<float>> results;
+  for (size_t o = 0; o < s.graph().outputs.size(); ++o) {
+    const auto& view = execution.output(o);
+    results.emplace_back(view.as<float>(), view.as<float>() + view.elements());
+  }
+  return results;
+}
+
+std::vector<std::vector<float>> Expected(int64_t rows) {
+  auto s = Make(Layers(), "", {Host()});
+  return RunOn(*s, 0, rows);
+}
+
+TEST(Devices, AnySplitGivesTheSameResults) {
+  const auto expected = Expected(7);
+  const auto one = Expected(1);
+  for (const char* rules :
+       {"", "cpu(layers.)", "gpux:0(layers.[0-3]/); cpu(layers.[4-7]/)",
+        "cpu(layers.[0-3]/); gpux:1(layers.[4-7]/)", "gpux:0(layers.[0-3]/); gpux:1(layers.[4-7]/)",
+        "gpux:0(up/); gpux:1(down/); cpu(Add, Relu)",
+        "gpux:1(layers.0/, layers.2/, layers.4/, layers.6/); cpu(layers.)", "cpu(Relu, Reshape)",
+        "gpux:0(Add); cpu(MatMul); gpux:1(Relu)"}) {
+    SCOPED_TRACE(rules);
+    const auto s = Make(Layers(), rules);
+    for (int round = 0; round < 20; ++round) {
+      ASSERT_EQ(RunOn(*s, 0, 7), expected);
+      ASSERT_EQ(RunOn(*s, 1, 1), one);
+    }
+    for (size_t d = 0; d < s->device_plans().size(); ++d) {
+      EXPECT_EQ(s->peak_bytes(d), s->device_plans()[d].tags.Sum()) << d;
+      EXPECT_EQ(s->allocations_during_run(d), 0) << d;
+    }
+  }
+}
+
+TEST(Devices, MissingKernelsFallBack) {
+  const auto expected = Expected(5);
+  const auto s =
+      Make(Layers(), "", {std::make_shared<TestGpu>("gpux", 1, std::set<std::string>{"Linear"}), Host()});
+  EXPECT_EQ(RunOn(*s, 0, 5), expected);
+  EXPECT_EQ(s->device_plans()[0].nodes, 16);
+}
+
+TEST(Devices, OneCopyPerValueAndDevice) {
+  auto g = std::make_shared<Graph>();
+  g->opsets = {{"", 21}};
+  const ValueId x = g->AddInput("x", DType::kFloat, graph::DeclaredShape{{-1, "s"}, {16, ""}});
+  for (int i = 0; i < 3; ++i) {
+    const ValueId y = g->AddValue("y" + std::to_string(i));
+    g->AddNode("", i == 0 ? "Relu" : i == 1 ? "Neg" : "Abs", "gpu" + std::to_string(i), {x}, {y});
+    g->outputs.push_back(y);
+  }
+  const auto s = Make(g, "gpux:0(gpu)", TwoGpus(), {Rows(9)});
+  int64_t in = 0, out = 0;
+  for (const Step& step : s->program().steps())
+    if (step.kind == Step::Kind::kCopy) ++(s->program().device(step.outputs[0]) == 0 ? out : in);
+  EXPECT_EQ(in, 1);
+  EXPECT_EQ(out, 3);
+}
+
+TEST(Devices, BudgetsAreKept) {
+  const auto expected = Expected(9);
+  int64_t last = -1;
+  for (int64_t budget = 0; budget <= 60000; budget += 6000) {
+    const auto s = Make(Layers(), "", TwoGpus(), {Rows(9)}, true, StrCat("gpux:0:", budget, "; gpux:1:0"));
+    const auto& plan = s->device_plans()[0];
+    EXPECT_LE(plan.tags.Sum(), budget);
+    EXPECT_GE(plan.nodes, last);
+    last = plan.nodes;
+    EXPECT_EQ(RunOn(*s, 0, 9), expected);
+  }
+  EXPECT_GE(last, 10);
+}
+
+TEST(Devices, WeightsAreSplitWhereADeviceGivesLittleAtOnce) {
+  const auto expected = Expected(3);
+  auto gpu = std::make_shared<TestGpu>("gpux", 1);
+  gpu->max_region_bytes = 16384;
+  const auto s = Make(Layers(), "gpux:0(layers.)", {gpu, Host()});
+  EXPECT_EQ(RunOn(*s, 0, 3), expected);
+  gpu->max_region_bytes = 1024;
+  try {
+    Make(Layers(), "gpux:0(layers.)", {gpu, Host()});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kDoesNotFit);
+    EXPECT_NE(error.message().find("at once"), std::string::npos) << error.message();
+  }
+}
+
+/// y = (If c: relu(x) else: -x W), then a loop that doubles what it carries.
+std::shared_ptr<Graph> Control() {
+  auto g = std::make_shared<Graph>();
+  g->name = "control";
+  g->opsets = {{"", 21}};
+  const ValueId x = g->AddInput("x", DType::kFloat, graph::DeclaredShape{{-1, "s"}, {16, ""}});
+  const ValueId c = g->AddInput("c", DType::kBool, graph::DeclaredShape{});
+  const ValueId h = g->AddValue("h"), y = g->AddValue("y"), z = g->AddValue("z");
+  g->AddNode("", "Exp", "first/Exp", {x}, {h});
+  auto& node = g->AddNode("", "If", "choose", {c}, {y});
+  for (const char* branch : {"then_branch", "else_branch"}) {
+    auto body = std::make_shared<Graph>();
+    body->opsets = g->opsets;
+    const ValueId inner = body->AddInput("h", DType::kFloat, std::nullopt);
+    body->inputs.clear();
+    body->capture_values = {inner};
+    body->capture_names = {"h"};
+    const ValueId r = body->AddValue("r");
+    body->AddNode("", branch[0] == 't' ? "Neg" : "Abs", std::string(branch) + "/op", {inner}, {r});
+    body->outputs = {r};
+    node.attributes[branch] = std::move(body);
+  }
+  g->SetCaptures(node, {h});
+  const ValueId trips = g->AddConstant("trips", graph::MakeInts({}, std::vector<int64_t>{4}));
+  auto& loop = g->AddNode("", "Loop", "repeat", {trips, kNone, y}, {z});
+  auto body = std::make_shared<Graph>();
+  body->opsets = g->opsets;
+  body->AddInput("i", DType::kInt64, graph::DeclaredShape{});
+  const ValueId on = body->AddInput("on", DType::kBool, graph::DeclaredShape{});
+  const ValueId v = body->AddInput("v", DType::kFloat, std::nullopt);
+  const ValueId kept = body->AddValue("kept"), twice = body->AddValue("twice");
+  body->AddNode("", "Identity", "keep", {on}, {kept});
+  body->AddNode("", "Add", "double/Add", {v, v}, {twice});
+  body->outputs = {kept, twice};
+  loop.attributes["body"] = std::move(body);
+  const ValueId out = g->AddValue("out");
+  g->AddNode("", "Add", "last/Add", {z, h}, {out});
+  g->outputs = {out};
+  return g;
+}
+
+TEST(Devices, ControlFlowAcrossDevices) {
+  const ProfileSpec profile = {
+      "all", [](const Graph&, ops::SymbolTable& table) {
+        std::vector<ops::ValueFacts> f(2);
+        f[0].dtype = DType::kFloat;
+        f[0].shape = ops::BoundedShape::OfDims({table.Symbol("s", 1, 6), ops::Bound::Exactly(16)});
+        f[1].dtype = DType::kBool;
+        f[1].shape = ops::BoundedShape::Scalar();
+        return f;
+      }};
+  for (const char* rules :
+       {"", "gpux:0(first/, last/); cpu(_branch, double)", "gpux:0(_branch); cpu(first, last)",
+        "gpux:0(first/); gpux:1(then_branch, double); cpu(last/, else_branch)"}) {
+    SCOPED_TRACE(rules);
+    const auto s = Make(Control(), rules, TwoGpus(), {profile});
+    for (const bool c : {true, false, true}) {
+      std::vector<float> x(4 * 16);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = std::cos(static_cast<float>(i));
+      const std::vector<TensorView> in = {{x.data(), DType::kFloat, {4, 16}, 0},
+                                          {const_cast<bool*>(&c), DType::kBool, Shape{}, 0}};
+      const auto execution = s->Run(0, in);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const float h = std::exp(x[i]);
+        ASSERT_NEAR(execution.output(0).as<float>()[i], (c ? -h : h) * 16 + h, 1e-4);
+      }
+    }
+  }
+}
+
+TEST(Devices, ConcurrentRunsHaveQueuesOfTheirOwn) {
+  const auto expected = Expected(6);
+  const auto s = Make(Layers(), "gpux:0(layers.[0-3]/); gpux:1(layers.[4-7]/)", TwoGpus(), {Rows(9)}, false);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int round = 0; round < 10; ++round) wrong += RunOn(*s, 0, 6) != expected;
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace ullage::session
