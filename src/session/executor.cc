@@ -397,7 +397,7 @@ void Executor::RunParts(Frame& frame, size_t index) {
   const graph::Node& node = graph.node(step.node);
   InferShapes(frame, index);
   const TensorView& source = frame.value(step.inputs[0]);
-  const int axis = PartsAxis(node, graph, source.shape.rank());
+  const int axis = step.parts_axis;
   const int64_t row = source.shape.elements(axis + 1, source.shape.rank());
   int64_t at = 0;  // along the axis
   if (node.op == "Slice") {

@@ -17,6 +17,7 @@ Frame::Frame(const Program& program, const DeviceConstants* constants) : program
   rooms_.assign(n, 0);
   versions_.assign(n, 1);
   stamps_.assign(program.steps().size(), 0);
+  arenas_.reserve(program.device_count());
   for (size_t i = 0; i < n; ++i) {
     const auto v = static_cast<ValueId>(i);
     const auto* constant = program.place(v) == Place::kConstant ? program.constant(v) : nullptr;

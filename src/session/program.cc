@@ -222,8 +222,10 @@ class Program::Builder {
     step.kind = KindOf(node, *step.op);
     const size_t device = placed_.of({&graph_, id}).device;
     step.device = device + 1 == placed_.devices().size() ? 0 : static_cast<int>(device) + 1;
-    if (parts_ && step.kind == Step::Kind::kKernel && IsParts(node, graph_, facts_))
+    if (parts_ && step.kind == Step::Kind::kKernel && IsParts(node, graph_, facts_)) {
       step.kind = Step::Kind::kParts;
+      step.parts_axis = PartsAxis(node, graph_, facts_.of(node.inputs[0]).shape.rank);
+    }
     const auto fact = [&](ValueId v) { return v == kNone ? ops::ValueFacts{} : facts_.of(v); };
     if (step.kind == Step::Kind::kKernel) {
       std::vector<ops::ValueFacts> in, out;

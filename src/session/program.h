@@ -51,6 +51,7 @@ struct Step {
   std::vector<graph::ValueId> inputs;
   std::vector<graph::ValueId> outputs;
   bool late = false;          ///< the kernel sets the shapes of its results
+  int parts_axis = 0;         ///< of kParts
   bool reads_values = false;  ///< the rule reads the contents of an input that is no constant
   /// Loop and Scan: shape of a slice of each scanned result, 0 where only a run says it: for no rounds.
   std::vector<Shape> stacked;
