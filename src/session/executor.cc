@@ -52,11 +52,13 @@ class StepContext final : public kernels::KernelContext {
         if (bytes) *bytes = s.bytes;
         return s.memory.get();
       }
-    const auto device = static_cast<size_t>(step_.device);
-    const Plan::Arena& plan = frame_.plan_->arenas[device];
-    const auto found = plan.workspace.GetOffset(static_cast<int64_t>(index_), slot);
-    if (bytes) *bytes = found ? found->size : 0;
-    return found ? frame_.arenas_[device] + plan.shift + found->offset : nullptr;
+    for (auto device = static_cast<size_t>(step_.device);; device = 0) {  // slots on the host are the others
+      const Plan::Arena& arena = frame_.plan_->arenas[device];
+      const auto found = arena.workspace.GetOffset(static_cast<int64_t>(index_), slot);
+      if (bytes) *bytes = found ? found->size : 0;
+      if (found) return frame_.arenas_[device] + arena.shift + found->offset;
+      if (device == 0) return nullptr;
+    }
   }
   void* GetScratchBuffer(size_t bytes, size_t alignment) override {
     if (!executor_.arena_)

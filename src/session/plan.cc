@@ -291,10 +291,14 @@ class Planner {
         plan_->open_workspace[static_cast<size_t>(s)] = 1;
         continue;
       }
-      memory::NodeWorkspace w;
-      w.node = w.step = s;
-      w.requirements = std::move(*requirements);
-      if (!w.requirements.empty()) scratch[static_cast<size_t>(step.device)].push_back(std::move(w));
+      for (const size_t device : {static_cast<size_t>(step.device), size_t{0}}) {
+        memory::NodeWorkspace w;
+        w.node = w.step = s;
+        for (const auto& r : *requirements)
+          if ((r.on_host || step.device == 0) == (device == 0)) w.requirements.push_back(r);
+        if (!w.requirements.empty()) scratch[device].push_back(std::move(w));
+        if (device == 0) break;
+      }
     }
     for (size_t d = 0; d < memories_.size(); ++d)
       plan_->arenas[d].workspace =
@@ -386,8 +390,14 @@ class Planner {
       const int32_t b = BufferOf(program_.root(v));
       if (b != memory::kNoBuffer) order.uses.push_back({b, s, writes});
     };
+    // What a device's step has on the host is used while the step is issued, in the host's own order.
+    const auto later = [&](int64_t s) {
+      const Step& step = StepAt(s);
+      return device != 0 || step.device == 0 || step.kind == Step::Kind::kCopy;
+    };
     for (int64_t s = 0; s < steps_; ++s) {
       const Step& step = StepAt(s);
+      if (!later(s)) continue;
       // Views move nothing, shapes are read off descriptions.
       const bool touches = plan_->sync.empty() || plan_->sync.touches(s);
       if (touches)
@@ -399,7 +409,8 @@ class Planner {
     if (plan_->sync.empty())
       for (ValueId v : program_.outputs()) use(v, steps_ - 1, false);
     for (size_t b = m.owner.size(); b < m.buffers.size(); ++b)
-      order.uses.push_back({static_cast<int32_t>(b), m.buffers[b].first, true});
+      if (later(m.buffers[b].first))
+        order.uses.push_back({static_cast<int32_t>(b), m.buffers[b].first, true});
     memory::CheckOptions check;
     check.order = &order;
     memory::RequireSound(m.buffers, m.packing, check);

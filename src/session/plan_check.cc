@@ -151,14 +151,16 @@ class PlanJudge {
 
   std::vector<Range> Scratch(size_t s) const {
     const Step& step = program_.steps()[s];
-    const Plan::Arena& arena = plan_.arenas[static_cast<size_t>(step.device)];
     std::vector<Range> ranges;
     if (const auto wanted = step.kernel ? StepWorkspace(program_, step, facts_, plan_.threads) : std::nullopt)
-      for (const auto& r : *wanted)
+      for (const auto& r : *wanted) {
+        const int device = r.on_host ? 0 : step.device;
+        const Plan::Arena& arena = plan_.arenas[static_cast<size_t>(device)];
         if (const auto slot = arena.workspace.GetOffset(static_cast<int64_t>(s), r.slot_id)) {
-          const int64_t at = Base(step.device) + arena.shift + slot->offset;
+          const int64_t at = Base(device) + arena.shift + slot->offset;
           ranges.push_back({at, at + static_cast<int64_t>(r.size_bytes)});
         }
+      }
     for (const auto& buffer : plan_.step_buffers[s])
       if (buffer.offset != Plan::kNoOffset) ranges.push_back({buffer.offset, buffer.offset + buffer.bytes});
     for (size_t d = 0; d < plan_.arenas.size(); ++d) {

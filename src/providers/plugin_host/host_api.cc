@@ -258,11 +258,13 @@ void HandTensor(const ullage_context& call, const TensorView* view, const graph:
     const auto bytes = static_cast<int64_t>(BytesOfView(*view, constant));
     tensor.space = RequireDevice(call.parts).Find(view->data, bytes, &tensor.region);
     const bool is_host = tensor.space == ULLAGE_SPACE_HOST || tensor.space == ULLAGE_SPACE_PINNED;
-    if (bytes == 0 || !view->data)
+    if (bytes == 0 || !view->data) {  // nothing, or weights that only their packed form is kept of
       tensor.space = on_host ? ULLAGE_SPACE_HOST : ULLAGE_SPACE_DEVICE;
-    else if (is_host != on_host)
+      tensor.region.bytes = 0;
+    } else if (is_host != on_host) {
       Throw(Code::kRuntime, call.parts.subject, ": ", what, " ", index, " lies in ",
             is_host ? "host memory" : "device memory");
+    }
   }
   Fill(out, tensor, "ullage_tensor");
 }
