@@ -114,6 +114,7 @@ def shared(count, build):
     only, skip = ["--only", ",".join(ZOO_DECODERS)], ["--skip", ",".join(ZOO_SKIP)]
     counted(count, "shared: decoders", base + only + skip + ["decoders"], 900)
     counted(count, "shared: greedy", base + only + skip + ["greedy"], 900)
+    counted(count, "shared: placed", base + only + skip + ["placed"], 900)
     counted(count, "shared: graphs", base + ["graphs"], 900)
     counted(count, "shared: tokenizers", base + ["tokenizers"], 900)
     counted(count, "shared: templates", base + ["templates"], 600)
