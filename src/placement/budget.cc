@@ -108,9 +108,13 @@ std::vector<DeviceBudget> ResolveBudgets(const std::optional<BudgetSetting>& cud
       b.detected = !setting.limit_bytes;
     }
     if (!setting.stats_file.empty()) b.stats_file = setting.stats_file;
+    b.by_sums = b.by_sums || !setting.stats_file.empty();
   };
   if (cuda)
-    if (const auto device = FindDevice(cuda->device, devices)) apply(*device, *cuda);
+    if (const auto device = FindDevice(cuda->device, devices)) {
+      apply(*device, *cuda);
+      budgets[*device].by_sums = true;
+    }
   for (const auto& setting : settings) apply(RequireDevice(setting.device, devices), setting);
   return budgets;
 }

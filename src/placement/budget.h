@@ -41,6 +41,7 @@ int64_t BudgetOfFree(int64_t free, int64_t reserve, int64_t percent);
 struct DeviceBudget {
   std::optional<int64_t> limit_bytes;
   bool detected = false;  ///< from free memory
+  bool by_sums = false;   ///< a limit on what nodes add up to, as measured or estimated one by one
   std::string stats_file;
 };
 

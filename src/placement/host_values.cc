@@ -61,4 +61,11 @@ std::set<NodeId> HostNodes(const Graph& graph, const shapes::GraphFacts& facts) 
   return host;
 }
 
+bool IsTableLookup(const Graph& graph, const Node& node) {
+  constexpr size_t kLarge = size_t{1} << 20;
+  if (node.op != "Gather" && node.op != "GatherBlockQuantized" && node.op != "BlockGather") return false;
+  const auto* table = graph.ConstantOf(node.input(0));
+  return table && table->size_bytes >= kLarge;
+}
+
 }  // namespace ullage::placement

@@ -12,4 +12,8 @@ namespace ullage::placement {
 /// anyway: a device would only send them back, because shapes are decided on the host.
 std::set<graph::NodeId> HostNodes(const graph::Graph& graph, const shapes::GraphFacts& facts);
 
+/// A few rows of a large constant table are read: its bytes are worth more elsewhere than on a device that
+/// has not room for all.
+bool IsTableLookup(const graph::Graph& graph, const graph::Node& node);
+
 }  // namespace ullage::placement

@@ -168,11 +168,13 @@ class Placer {
       ResourceAccountant::ProfileOf profile;
       if (!d.budget.stats_file.empty())
         profile = LoadProfile(StatsPath(d.budget.stats_file, request_.model_folder));
-      accountants_.emplace_back(d.budget.limit_bytes, facts, std::move(profile));
+      accountants_.emplace_back(request_.allowances.empty() ? d.budget.limit_bytes : request_.allowances[i],
+                                facts, std::move(profile));
       placed_->devices_.push_back(std::move(d));
     }
     counts_ = options_->Bool("session.strict_workspace_verification") || strict_ ||
-              std::any_of(budgets.begin(), budgets.end(), [](const auto& b) { return b.limit_bytes; });
+              std::any_of(accountants_.begin(), accountants_.end(),
+                          [](const ResourceAccountant& a) { return a.limit_bytes().has_value(); });
   }
 
   void Rules() {
@@ -208,6 +210,7 @@ class Placer {
         continue;
       }
       if (wanted && *wanted != d) continue;
+      if (!wanted && !last && accountant.limit_bytes() && IsTableLookup(*ref.graph, *ref)) continue;
       if (IsView(*ref)) {
         const bool here = wanted || last || SourceIsOn(ref, d);
         if (here) Put(ref, d, wanted ? Reason::kRule : ReasonOf(ref), rule);

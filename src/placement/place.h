@@ -107,6 +107,8 @@ struct PlaceRequest {
   /// In order of preference. The last one takes what nobody else does; its budget is not enforced here: the
   /// plan that follows is exact.
   std::vector<providers::Device> devices;
+  /// What the accountants hand out instead of the limits, by device, when not empty.
+  std::vector<std::optional<int64_t>> allowances;
   const OptionBag* options = nullptr;  ///< null: defaults
   int threads = 1;
   std::string model_folder;  ///< statistics files are relative to it

@@ -112,7 +112,7 @@ TEST(Devices, AnySplitGivesTheSameResults) {
         "gpux:0(Add); cpu(MatMul); gpux:1(Relu)"}) {
     SCOPED_TRACE(rules);
     const auto s = Make(Layers(), rules);
-    for (int round = 0; round < 20; ++round) {
+    for (int round = 0; round < 8; ++round) {
       ASSERT_EQ(RunOn(*s, 0, 7), expected);
       ASSERT_EQ(RunOn(*s, 1, 1), one);
     }
@@ -159,7 +159,7 @@ TEST(Devices, BudgetsAreKept) {
     last = plan.nodes;
     EXPECT_EQ(RunOn(*s, 0, 9), expected);
   }
-  EXPECT_GE(last, 10);
+  EXPECT_GT(last, 20);
 }
 
 TEST(Devices, WeightsAreSplitWhereADeviceGivesLittleAtOnce) {

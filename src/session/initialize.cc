@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "graph/absent.h"
 #include "providers/provider.h"
+#include "session/allowances.h"
 #include "session/kv_storage.h"
 #include "session/placing.h"
 #include "session/prepacked_cache.h"
@@ -31,7 +32,10 @@ struct Initializer {
   void Optimize();
   void StoreCaches();
   void BoundShapes();
+  void OpenDevices();
   void Place();
+  /// True when another placement may use the limits better; what the last one planned is gone then.
+  bool PlaceAnew();
   void CreateProgram();
   void BindStates();
   void PlanWeights();
@@ -50,6 +54,8 @@ struct Initializer {
   void PrepareKernels();
   void Prepack();
 
+  std::vector<providers::Device> devices;
+  std::optional<Allowances> allowances;
   PlanOptions plan_options;
   std::vector<ValueId> external;  // outputs of states: their memory is the caches'
   /// A constant that a step of a device has as its input; `read`: by itself, not in packed form.
@@ -73,16 +79,21 @@ std::unique_ptr<Session> Session::Create(SessionSpec spec) {
   std::unique_ptr<Session> session(new Session);
   session->spec_ = std::move(spec);
   Initializer init(*session);
-  init.Optimize();       // level-1 passes
-  init.StoreCaches();    // their type
-  init.BoundShapes();    // every value gets a bounded shape, per profile
-  init.Place();          // a device for every node: rules, budgets
-  init.CreateProgram();  // kernels, checked against what was reserved
-  init.BindStates();     // caches: shared or copied
-  init.PlanWeights();    // what is prepacked, what stays mapped
-  init.PlanMemory();     // offsets for activations and workspaces, judged
-  init.CheckLimit();     // does it fit?
-  if (!session->spec_.plan_only) {
+  init.Optimize();     // level-1 passes
+  init.StoreCaches();  // their type
+  init.BoundShapes();  // every value gets a bounded shape, per profile
+  init.OpenDevices();
+  do {                     // until the devices are filled and no limit is exceeded
+    init.Place();          // a device for every node: rules, budgets
+    init.CreateProgram();  // kernels, checked against what was reserved
+    init.BindStates();     // caches: shared or copied
+    init.PlanWeights();    // what is prepacked, what stays mapped
+    init.PlanMemory();     // offsets for activations and workspaces, judged
+  } while (init.PlaceAnew());
+  init.CheckLimit();  // does it fit?
+  if (session->spec_.plan_only) {
+    init.CountEstimates();  // for reports
+  } else {
     init.ReadRunOptions();
     init.FindPrepacked();  // in a file from an earlier session
     init.Reserve();        // one region each for weights, caches and execution
@@ -147,8 +158,13 @@ void Initializer::BoundShapes() {
   s.facts_ = UnionFacts(all);
 }
 
+void Initializer::OpenDevices() {
+  devices = session::OpenDevices(s.spec_);
+}
+
 void Initializer::Place() {
-  s.placed_ = PlaceGraph(s.spec_, s.facts_, s.threads_);
+  s.placed_ = PlaceGraph(s.spec_, s.facts_, s.threads_, devices,
+                         allowances ? allowances->now() : std::vector<std::optional<int64_t>>());
   const auto budget = s.placed_->devices().back().budget.limit_bytes;
   if (budget && (!s.spec_.cpu_limit || *budget < *s.spec_.cpu_limit)) s.spec_.cpu_limit = budget;
   for (const auto& d : s.placed_->devices()) {
@@ -166,6 +182,40 @@ void Initializer::Place() {
     }
     s.plans_.push_back(std::move(plan));
   }
+}
+
+bool Initializer::PlaceAnew() {
+  if (s.shares_.empty()) return false;  // the host takes what there is
+  std::vector<PlacementOutcome> outcomes;
+  std::vector<std::optional<int64_t>> limits;
+  for (size_t d = 0; d < s.plans_.size(); ++d) {
+    const auto& budget = s.placed_->devices()[d].budget;
+    PlacementOutcome o;
+    if (d < s.shares_.size()) o.limit_bytes = s.plans_[d].limit_bytes;
+    o.planned_bytes = s.plans_[d].tags.Sum();
+    o.by_sums = budget.by_sums;
+    for (const auto& f : s.placed_->fallbacks())
+      o.refused = o.refused || (f.from == d && f.kind == placement::Fallback::Kind::kBudget);
+    outcomes.push_back(o);
+    // Without a budget nobody counted: the first attempt then was one without end.
+    limits.push_back(d < s.shares_.size() ? budget.limit_bytes ? budget.limit_bytes : o.limit_bytes
+                                          : std::nullopt);
+  }
+  if (!allowances) allowances.emplace(limits);
+  if (!allowances->Next(outcomes)) return false;
+  for (auto& p : s.profiles_) p.plan.reset();
+  s.states_.clear();
+  s.blocks_.clear();
+  s.weights_.clear();
+  s.program_.reset();
+  s.shares_.clear();
+  s.placed_.reset();
+  s.plans_.clear();
+  s.kv_bytes_ = s.prepacked_bytes_ = s.arena_bytes_ = 0;
+  external.clear();
+  on_device.clear();
+  device_copies.clear();
+  return true;
 }
 
 void Initializer::CreateProgram() {
@@ -356,7 +406,6 @@ void Initializer::PlanMemory() {
   for (const auto& e : s.spec_.extra) tags.Add(e.tag, e.bytes);
   s.host_plan().lower_bound_bytes += tags.Sum() - s.arena_bytes_;
   for (size_t d = 0; d < s.shares_.size(); ++d) PlanDevice(d, device_workspace[d]);
-  CountEstimates();
 }
 
 void Initializer::PlanDevice(size_t d, int64_t workspace) {
@@ -380,10 +429,19 @@ void Initializer::PlanDevice(size_t d, int64_t workspace) {
 void Initializer::CountEstimates() {
   for (size_t d = 0; d < s.plans_.size(); ++d) {
     const auto& placed = s.placed_->devices()[d];
-    s.plans_[d].exact = placed.exact;
-    s.plans_[d].bound = placed.bound;
-    s.plans_[d].heuristic = placed.heuristic;
-    if (placed.exact + placed.bound + placed.heuristic == 0) s.plans_[d].exact = placed.nodes;
+    DevicePlan& plan = s.plans_[d];
+    plan.exact = placed.exact;
+    plan.bound = placed.bound;
+    plan.heuristic = placed.heuristic;
+  }
+  // Where nothing was estimated, kernels were asked.
+  const auto declared = DeclaredWorkspaces(*s.program_, s.facts_, s.threads_);
+  for (const auto& ref : s.placed_->nodes()) {
+    const size_t d = s.placed_->of(ref).device;
+    const auto& placed = s.placed_->devices()[d];
+    if (placed.exact + placed.bound + placed.heuristic > 0) continue;
+    const auto it = declared.find(ref);
+    ++(it == declared.end() || it->second ? s.plans_[d].exact : s.plans_[d].heuristic);
   }
 }
 

@@ -11,15 +11,22 @@ namespace ullage::session {
 using placement::NodeRef;
 using placement::PlacedGraph;
 
-std::unique_ptr<PlacedGraph> PlaceGraph(const SessionSpec& spec, const shapes::GraphFacts& facts,
-                                        int threads) {
+std::vector<providers::Device> OpenDevices(const SessionSpec& spec) {
+  auto devices = placement::ReadDevices(
+      spec.options, spec.providers.empty() ? providers::AllProviders(spec.options) : spec.providers);
+  for (auto& device : devices)
+    if (!device.open) device.open = device.provider->Open(device.info);
+  return devices;
+}
+
+std::unique_ptr<PlacedGraph> PlaceGraph(const SessionSpec& spec, const shapes::GraphFacts& facts, int threads,
+                                        const std::vector<providers::Device>& devices,
+                                        const std::vector<std::optional<int64_t>>& allowances) {
   placement::PlaceRequest request;
   request.graph = spec.graph.get();
   request.facts = &facts;
-  request.devices = placement::ReadDevices(
-      spec.options, spec.providers.empty() ? providers::AllProviders(spec.options) : spec.providers);
-  for (auto& device : request.devices)
-    if (!device.open) device.open = device.provider->Open(device.info);
+  request.devices = devices;
+  request.allowances = allowances;
   request.options = &spec.options;
   request.threads = threads;
   request.model_folder = spec.model_folder;

@@ -12,10 +12,14 @@ namespace ullage::session {
 
 struct SessionSpec;
 
-/// Opens the spec's devices and places its graph by its options. `facts`: the union over the profiles. Throws
-/// what placement::Place throws, and what opening a device throws.
+/// The devices that take part by the spec's options, ready for use.
+std::vector<providers::Device> OpenDevices(const SessionSpec& spec);
+
+/// Places the spec's graph on the devices by its options, within the allowances (by device; empty: the
+/// limits). `facts`: the union over the profiles. Throws what placement::Place throws.
 std::unique_ptr<placement::PlacedGraph> PlaceGraph(const SessionSpec& spec, const shapes::GraphFacts& facts,
-                                                   int threads);
+                                                   int threads, const std::vector<providers::Device>& devices,
+                                                   const std::vector<std::optional<int64_t>>& allowances);
 
 /// States (graph input, graph output) that stay on the device that makes them, because nobody else reads
 /// them.
