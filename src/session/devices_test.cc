@@ -123,6 +123,13 @@ TEST(Devices, AnySplitGivesTheSameResults) {
   }
 }
 
+TEST(Devices, DelaysChangeNothing) {
+  // Every step of every queue may be late; a missing wait shows as another result.
+  const auto expected = Expected(7);
+  const auto s = Make(Layers(), "gpux:0(up/, layers.3/); gpux:1(down/); cpu(Add, Relu)");
+  for (int round = 0; round < 500; ++round) ASSERT_EQ(RunOn(*s, 0, 7), expected) << round;
+}
+
 TEST(Devices, MissingKernelsFallBack) {
   const auto expected = Expected(5);
   const auto s =

@@ -58,6 +58,9 @@ th { color: var(--soft); font-size: 13px; }
 td.right, th.right { text-align: right; }
 td.name { overflow-wrap: anywhere; }
 code { font: 13px/1.4 ui-monospace, Menlo, Consolas, monospace; background: var(--ground); padding: 2px 6px; border-radius: 5px; }
+.grid td, .grid th { padding: 3px 5px; text-align: center; }
+.grid td:first-child { text-align: left; white-space: nowrap; }
+.grid .cell { min-width: 18px; height: 22px; border: 1px solid var(--line); }
 .scroll { max-height: 460px; overflow: auto; }
 #tip { position: fixed; pointer-events: none; background: var(--card); color: var(--ink); border: 1px solid var(--line); border-radius: 8px;
   box-shadow: 0 6px 24px rgba(0, 0, 0, .25); padding: 8px 12px; font-size: 13px; max-width: 460px; display: none; overflow-wrap: anywhere; z-index: 9; }
@@ -219,7 +222,29 @@ function layers(d) {
   return el("section", {}, el("h2", {}, `Layers on ${d.name}`), el("div", { class: "scroll" }, table));
 }
 
+function grid() {
+  if (plan.devices.length < 2) return null;
+  const layers = [...new Set(data.grid.map(c => c.layer))].sort((a, b) => (a === null ? -1 : a) - (b === null ? -1 : b));
+  const nodes = l => data.grid.filter(c => c.layer === l).reduce((n, c) => n + c.nodes, 0);
+  const table = el("table", { class: "grid", id: "grid" },
+    el("tr", {}, el("th", {}, ""), ...layers.map(l => el("th", {}, l === null ? "–" : String(l)))));
+  plan.devices.forEach((d, i) => table.append(el("tr", {}, el("td", {}, d.name), ...layers.map(l => {
+    const c = data.grid.find(x => x.device === i && x.layer === l);
+    const cell = el("td", { class: "cell" });
+    if (!c) return cell;
+    cell.style.background = `color-mix(in srgb, var(--weights) ${Math.round(20 + 80 * c.nodes / nodes(l))}%, transparent)`;
+    cell.addEventListener("mousemove", e => show(e, [`${layerName(l)} on ${d.name}`, `${c.nodes} of ${nodes(l)} nodes`, size(c.bytes) + " resident"]));
+    cell.addEventListener("mouseleave", hide);
+    return cell;
+  }))));
+  const copies = plan.copies.length;
+  return el("section", {}, el("h2", {}, "Which device has which layer"), el("div", { class: "scroll" }, table),
+    el("div", { class: "soft" }, copies ? `${copies} values cross from one device to another` : "no value crosses from one device to another"));
+}
+
 header();
+const where = grid();
+if (where) page.append(where);
 for (const d of plan.devices) page.append(device(d));
 page.append(changes());
 for (const d of data.devices) {

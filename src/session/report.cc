@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -176,6 +177,30 @@ Json DeviceOverTime(const Session& session, size_t index) {
   return device;
 }
 
+/// Nodes and resident bytes by device and layer.
+Json Grid(const Session& session) {
+  struct Cell {
+    int64_t nodes = 0, bytes = 0;
+  };
+  std::map<std::pair<size_t, int64_t>, Cell> cells;
+  const placement::LayerMap map(session.graph());
+  for (const auto& ref : session.placed().nodes()) {
+    const auto& p = session.placed().of(ref);
+    ++cells[{p.device, std::max<int64_t>(p.layer, -1)}].nodes;
+  }
+  for (const auto& c : session.resident()) {
+    const int64_t layer = c.node == graph::kNone ? -1 : map.layer(c.node);
+    cells[{c.device, std::max<int64_t>(layer, -1)}].bytes += c.bytes;
+  }
+  Json list = Json::array();
+  for (const auto& [at, cell] : cells)
+    list.push_back({{"device", at.first},
+                    {"layer", at.second >= 0 ? Json(at.second) : Json(nullptr)},
+                    {"nodes", cell.nodes},
+                    {"bytes", cell.bytes}});
+  return list;
+}
+
 /// One device in the text for people.
 std::string DeviceText(const Session& session, size_t index) {
   const DevicePlan& d = session.device_plans()[index];
@@ -222,6 +247,7 @@ std::string PlanHtml(const Session& session, const std::vector<Remedy>& remedies
           {{"change", r.change},
            {"planned_bytes", r.planned_bytes},
            {"fits", d.limit_bytes ? Json(r.planned_bytes <= *d.limit_bytes) : Json(nullptr)}});
+  data["grid"] = Grid(session);
   data["devices"] = Json::array();
   for (size_t i = 0; i < session.device_plans().size(); ++i)
     data["devices"].push_back(DeviceOverTime(session, i));
