@@ -13,6 +13,7 @@
 
 #include "core/half.h"
 #include "ops/test_context.h"
+#include "providers/device.h"
 #include "providers/provider.h"
 
 namespace ullage::cpu {
@@ -80,6 +81,12 @@ class NodeRunner {
     inputs_.push_back({std::move(tensor), constant, {}, {}, 0});
     return *this;
   }
+  /// The last input is a constant of `shape` whose bytes are GGUF blocks of that type ("q4_k").
+  NodeRunner& Blocks(const std::string& type, const Shape& shape) {
+    inputs_.back().block_type = type;
+    inputs_.back().tensor->shape = shape;
+    return *this;
+  }
   /// Workspace is declared for this shape as upper end of the last input's.
   NodeRunner& UpTo(const Shape& shape) {
     inputs_.back().bound = shape;
@@ -104,6 +111,15 @@ class NodeRunner {
     threads_ = threads;
     return *this;
   }
+  /// On a device instead of the host: everything lies in regions of its own, guards included, but for what
+  /// the kernel's definition or the operator's rule keeps on the host. All three outlive Run().
+  NodeRunner& On(const providers::Provider& provider, providers::OpenDevice& device,
+                 providers::Stream& queue) {
+    provider_ = &provider;
+    device_ = &device;
+    queue_ = &queue;
+    return *this;
+  }
   int inputs() const { return static_cast<int>(inputs_.size()); }
   /// Outputs by index; those that are not wanted are empty. Throws what rules and kernels throw.
   std::vector<TestTensor> Run();
@@ -119,6 +135,7 @@ class NodeRunner {
     std::optional<Shape> bound;
     std::optional<int64_t> most;
     int64_t capacity;
+    std::string block_type = {};
   };
   std::string domain_, op_;
   int opset_;
@@ -127,6 +144,9 @@ class NodeRunner {
   std::vector<std::pair<int, int>> in_place_;
   std::vector<bool> wanted_ = {true};
   int threads_ = 2;
+  const providers::Provider* provider_ = nullptr;
+  providers::OpenDevice* device_ = nullptr;
+  providers::Stream* queue_ = nullptr;
   int scratch_calls_ = 0;
   bool overrun_ = false;
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <deque>
 #include <memory>
 
 #include "kernels/call_context.h"
@@ -38,8 +39,40 @@ class Context final : public kernels::CallContext {
     return scratch.back().data;
   }
 
+  providers::Stream* stream() override { return queue; }
+
   std::vector<Guarded> scratch;
   int scratch_calls = 0;
+  providers::Stream* queue = nullptr;
+};
+
+/// Regions of a device that mirror memory of the host. Without a device, that memory itself.
+class Mirror {
+ public:
+  explicit Mirror(providers::OpenDevice* device) : device_(device) {}
+
+  /// The address for the device of a place in `memory`, whose contents, marks included, it gets.
+  std::byte* Upload(const Guarded& memory, const void* place) {
+    const auto* at = static_cast<const std::byte*>(place);
+    if (!device_) return const_cast<std::byte*>(at);
+    for (const auto& [host, region] : regions_)
+      if (host == &memory) return region->data() + (at - memory.data);
+    auto region = device_->Reserve(providers::Space::kDevice, static_cast<int64_t>(memory.bytes + kGuard));
+    Copy(memory.data, region->data(), memory.bytes + kGuard);
+    regions_.emplace_back(&memory, std::move(region));
+    return regions_.back().second->data() + (at - memory.data);
+  }
+  void DownloadAll() {
+    for (const auto& [host, region] : regions_) Copy(region->data(), host->data, host->bytes + kGuard);
+  }
+
+ private:
+  void Copy(const std::byte* from, std::byte* to, size_t bytes) {
+    const providers::Copy copy{from, to, static_cast<int64_t>(bytes)};
+    device_->Run({&copy, 1}, nullptr);
+  }
+  providers::OpenDevice* device_;
+  std::vector<std::pair<const Guarded*, std::unique_ptr<providers::Region>>> regions_;
 };
 
 std::optional<ops::BoundedValues> IntegerValues(const TestTensor& t) {
@@ -61,7 +94,8 @@ std::vector<TestTensor> NodeRunner::Run() {
   graph::Graph graph;
   std::vector<graph::ValueId> in, out;
   std::vector<TensorView> views(inputs_.size());
-  std::vector<Guarded> memory;
+  std::deque<Guarded> memory;
+  std::vector<const Guarded*> memory_of(inputs_.size());
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Given& given = inputs_[i];
     if (!given.tensor) {
@@ -84,8 +118,13 @@ std::vector<TestTensor> NodeRunner::Run() {
       views[i].data = memory.back().data;
       views[i].capacity = given.capacity;
     }
+    memory_of[i] = &memory.back();
     if (given.constant) {
-      graph::NewConstant c = graph::MakeConstant(t.dtype, t.shape);
+      const bool blocks = !given.block_type.empty();
+      graph::NewConstant c =
+          graph::MakeConstant(t.dtype, blocks ? Shape{static_cast<int64_t>(t.bytes.size())} : t.shape);
+      c.constant->block_type = given.block_type;
+      c.constant->shape = t.shape;
       std::copy(t.bytes.begin(), t.bytes.end(), c.data);
       in.push_back(graph.AddConstant(name, c.constant));
     } else {
@@ -130,28 +169,37 @@ std::vector<TestTensor> NodeRunner::Run() {
   apply(true, &in_bounds, &out_bounds);
   apply(false, &in_facts, &out_facts);
 
-  const kernels::KernelInfo info{node, graph, in_bounds, out_bounds, threads_};
+  const kernels::KernelInfo info{node, graph, in_bounds, out_bounds, threads_, nullptr, device_};
   std::string reason;
-  const kernels::KernelDef* def = providers::CpuProvider().registry().Find(info, &reason);
+  const auto& provider = provider_ ? *provider_ : providers::CpuProvider();
+  const kernels::KernelDef* def = provider.registry().Find(info, &reason);
   if (!def) Throw(Code::kUnsupported, reason);
   const auto kernel = def->create(info);
   ThreadTeam team(threads_);
   Context context(team);
-  std::vector<Guarded> reserved;
+  context.queue = queue_;
+  Mirror mirror(device_);
+  std::deque<Guarded> reserved;
   std::vector<memory::WorkspaceRequirement> needs;
   kernel->DeclareWorkspaceRequirements({in_bounds, out_bounds, threads_}, needs);
   for (const auto& need : needs) {
     reserved.emplace_back(need.size_bytes);
-    context.workspaces.push_back({need.slot_id, need.size_bytes, reserved.back().data});
+    context.workspaces.push_back(
+        {need.slot_id, need.size_bytes, mirror.Upload(reserved.back(), reserved.back().data)});
   }
   const auto plan = kernel->PlanPrepack();
   for (size_t b = 0; b < plan.size(); ++b) {
     reserved.emplace_back(plan[b].bytes);
-    kernel->Prepack(static_cast<int>(b), reserved.back().data, team);
-    context.blocks.push_back(reserved.back().data);
+    std::byte* block = mirror.Upload(reserved.back(), reserved.back().data);
+    kernel->Prepack(static_cast<int>(b), block, team);
+    context.blocks.push_back(block);
   }
-  for (size_t i = 0; i < inputs_.size(); ++i)
+  const ops::OpInfo* op = ops::FindOp(node.domain, node.op, node.opset);
+  const uint32_t on_host = def->host_inputs | (op ? op->reads_values : 0);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
     context.inputs.push_back(inputs_[i].tensor ? &views[i] : nullptr);
+    if (inputs_[i].tensor && !(on_host >> i & 1)) views[i].data = mirror.Upload(*memory_of[i], views[i].data);
+  }
   std::vector<std::optional<Guarded>> results(wanted_.size());
   std::vector<TensorView> out_views(wanted_.size());
   for (size_t o = 0; o < wanted_.size(); ++o) {
@@ -161,14 +209,17 @@ std::vector<TestTensor> NodeRunner::Run() {
     view.dtype = out_facts[o].dtype;
     for (int d = 0; d < out_facts[o].shape.rank; ++d) view.shape.push_back(out_facts[o].shape[d].upper);
     results[o].emplace(view.bytes());
-    view.data = results[o]->data;
+    view.data = def->host_outputs >> o & 1 ? results[o]->data : mirror.Upload(*results[o], results[o]->data);
     for (const auto& [i, output] : in_place_)
       if (static_cast<size_t>(output) == o) {
         view.data = views[static_cast<size_t>(i)].data;
         view.capacity = views[static_cast<size_t>(i)].capacity;
       }
   }
+  kernel->Prepare(context.blocks, queue_);
   kernel->Compute(context);
+  if (queue_) queue_->Finish();
+  mirror.DownloadAll();
 
   scratch_calls_ = context.scratch_calls;
   overrun_ = false;
@@ -178,7 +229,10 @@ std::vector<TestTensor> NodeRunner::Run() {
   std::vector<TestTensor> tensors(wanted_.size());
   for (size_t o = 0; o < wanted_.size(); ++o) {
     if (!wanted_[o]) continue;
-    const TensorView& v = out_views[o];
+    TensorView& v = out_views[o];
+    v.data = results[o]->data;
+    for (const auto& [i, output] : in_place_)
+      if (static_cast<size_t>(output) == o) v.data = memory_of[static_cast<size_t>(i)]->data;
     tensors[o] = {v.dtype, v.shape, std::vector<std::byte>(v.bytes())};
     if (v.capacity == 0) {
       std::copy_n(static_cast<const std::byte*>(v.data), v.bytes(), tensors[o].bytes.begin());

@@ -1,0 +1,11 @@
+# Writes the OpenCL sources FILES into the C++ file OUT, as sources.h declares them.
+set(text "#include \"sources.h\"\n\nnamespace ullage_opencl {\n\nconst Source kSources[] = {\n")
+set(count 0)
+foreach(file ${FILES})
+  get_filename_component(name ${file} NAME)
+  file(READ ${file} source)
+  string(APPEND text "    {\"${name}\", R\"OPENCL(${source})OPENCL\"},\n")
+  math(EXPR count "${count} + 1")
+endforeach()
+string(APPEND text "};\nconst size_t kSourceCount = ${count};\n\n}  // namespace ullage_opencl\n")
+file(WRITE ${OUT} "${text}")

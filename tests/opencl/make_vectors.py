@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""Writes vectors.json: single nodes for the tests of the OpenCL plugin, computed by ONNX Runtime, numpy and gguf.
+
+    python make_vectors.py            # rewrites the file beside the script
+
+Needs the PyPI packages numpy, onnx, onnxruntime and gguf. A case is one node, as in
+tests/conformance/make_contrib_vectors.py; `blocks` names the block type of constant inputs whose bytes are GGUF blocks,
+`must_run` says that a refusal is a fault. The seed is fixed.
+"""
+import base64
+import json
+import math
+import pathlib
+
+import gguf
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper
+
+rng = np.random.default_rng(7)
+cases = []
+
+
+def floats(*shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def tensor(a, shape=None):
+    a = np.asarray(a, order="C")
+    return {"dtype": int(helper.np_dtype_to_tensor_dtype(a.dtype)), "shape": list(shape or a.shape),
+            "data": base64.b64encode(a.tobytes()).decode()}
+
+
+def add(name, op, inputs, outputs, domain="", opset=18, constant=(), blocks=None, rtol=1e-4, atol=1e-5, shapes=None,
+        tolerance16=4e-3, **attrs):
+    """shapes: of inputs whose bytes are blocks."""
+    shapes = shapes or {}
+    cases.append({
+        "name": name, "op": op, "domain": domain, "opset": opset, "attributes": attrs, "constant": list(constant),
+        "blocks": {str(k): v for k, v in (blocks or {}).items()}, "rtol": rtol, "atol": atol, "must_run": True,
+        "tolerance16": tolerance16,
+        "inputs": [None if x is None else tensor(x, shapes.get(i)) for i, x in enumerate(inputs)],
+        "wanted": [i for i, o in enumerate(outputs) if o is not None],
+        "outputs": [None if o is None else tensor(o) for o in outputs]})
+
+
+def ort_case(name, op, inputs, outputs=1, opset=18, constant=(), **attrs):
+    inputs = [None if x is None else np.asarray(x) for x in inputs]
+    names = [f"i{i}" if x is not None else "" for i, x in enumerate(inputs)]
+    outs = [f"o{i}" for i in range(outputs)]
+    kept = {k: attrs.pop(k) for k in ("rtol", "atol", "tolerance16") if k in attrs}
+    node = helper.make_node(op, names, outs, **attrs)
+    info = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(inputs[i].dtype), inputs[i].shape)
+            for i, n in enumerate(names) if n]
+    graph = helper.make_graph([node], "g", info, [onnx.ValueInfoProto(name=o) for o in outs])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    results = session.run(None, {n: inputs[i] for i, n in enumerate(names) if n})
+    add(name, op, inputs, results, opset=opset, constant=constant, **kept, **attrs)
+
+
+def elementwise():
+    x = floats(3, 7, 5)
+    for op in ("Relu", "Sigmoid", "Tanh", "Exp", "Erf", "Sin", "Cos", "Floor", "Ceil", "Round", "Abs", "Neg", "Softplus",
+               "Softsign", "Elu", "LeakyRelu", "HardSigmoid", "HardSwish", "Mish", "Sign", "Reciprocal"):
+        ort_case(op.lower(), op, [x], tolerance16=1e-2 if op in ("Sin", "Cos") else 4e-3)
+    for op in ("Sqrt", "Log"):
+        ort_case(op.lower(), op, [np.abs(x) + 0.5])
+    for mode in ("none", "tanh"):
+        ort_case("gelu_" + mode, "Gelu", [x], opset=20, approximate=mode)
+    ort_case("isnan", "IsNaN", [np.where(x > 1, np.nan, x).astype(np.float32)])
+    ort_case("clip", "Clip", [x, np.float32(-0.5), np.float32(0.25)])
+    ort_case("clip_above", "Clip", [x, None, np.float32(0.25)])
+    ort_case("clip_int", "Clip", [rng.integers(-9, 9, (40, 3)).astype(np.int64), np.int64(-3), np.int64(2)])
+    for op in ("Add", "Sub", "Mul", "Div", "Max", "Min"):
+        ort_case(op.lower(), op, [x, floats(3, 7, 5)], tolerance16=1e-2)
+        ort_case(op.lower() + "_spread", op, [floats(3, 1, 5), floats(7, 1)], tolerance16=1e-2)
+    ort_case("add_scalar", "Add", [x, np.float32(2)])
+    ort_case("mul_row", "Mul", [x, floats(5)])
+    ort_case("pow", "Pow", [np.abs(x) + 0.1, floats(5)], tolerance16=2e-2)
+    ort_case("prelu", "PRelu", [x, floats(7, 1)])
+    i, j = (rng.integers(-50, 50, (2, 90)).astype(np.int64) for _ in range(2))
+    j[j == 0] = 3
+    for op in ("Add", "Sub", "Mul", "Min", "Max", "Mod"):
+        ort_case(op.lower() + "_int", op, [i, j])
+    for op in ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"):
+        ort_case(op.lower(), op, [i, rng.integers(-50, 50, (90,)).astype(np.int64)])
+        ort_case(op.lower() + "_float", op, [np.round(x), np.round(floats(7, 5))])
+    p, q = (rng.random((4, 33)) < 0.5 for _ in range(2))
+    for op in ("And", "Or", "Xor"):
+        ort_case(op.lower(), op, [p, q[0]])
+    ort_case("not", "Not", [p])
+    ort_case("where", "Where", [p, floats(4, 1), floats(33)])
+    ort_case("where_int", "Where", [p, i[:1, :33], np.int64([7])])
+    ort_case("cast_long_float", "Cast", [i], to=1)
+    ort_case("cast_float_long", "Cast", [3 * x], to=7)
+    ort_case("cast_bool_float", "Cast", [p], to=1)
+    ort_case("cast_long_int", "Cast", [i], to=6)
+    ort_case("cast_long_bool", "Cast", [i], to=9)
+
+
+def movement():
+    x = floats(3, 4, 5, 6)
+    ort_case("transpose", "Transpose", [x], perm=[0, 2, 1, 3])
+    ort_case("transpose_all", "Transpose", [x])
+    ort_case("transpose_bool", "Transpose", [x > 0], perm=[3, 0, 1, 2])
+    ints = lambda *v: np.array(v, np.int64)
+    ort_case("expand", "Expand", [floats(3, 1, 5), ints(2, 1, 4, 5)])
+    ort_case("slice", "Slice", [x, ints(1, -4), ints(3, 100), ints(0, 3), ints(1, 2)])
+    ort_case("slice_back", "Slice", [x, ints(-1, 4), ints(-100, 0), ints(1, 3), ints(-1, -2)])
+    ort_case("concat", "Concat", [x, floats(3, 2, 5, 6), floats(3, 1, 5, 6)], axis=1)
+    ort_case("concat_last", "Concat", [floats(2, 3), floats(2, 4)], axis=-1)
+    ort_case("concat_long", "Concat", [np.arange(80).reshape(8, 10), np.arange(20).reshape(2, 10)], axis=0)
+    ort_case("split", "Split", [x, ints(1, 2, 3)], outputs=3, axis=-1)
+    ort_case("split_even", "Split", [x], outputs=2, axis=1, num_outputs=2)
+    ort_case("tile", "Tile", [floats(2, 1, 3), ints(2, 3, 2)])
+    for mode in ("constant", "reflect", "edge"):
+        ort_case("pad_" + mode, "Pad", [floats(2, 4, 5), ints(0, 2, 1, 1, 1, 3)] +
+                 ([np.float32(1.5)] if mode == "constant" else []), mode=mode)
+    for upper in (0, 1):
+        ort_case(f"trilu_{upper}", "Trilu", [floats(2, 5, 7), np.int64(1 - 2 * upper)], upper=upper)
+    ort_case("gather", "Gather", [floats(9, 2, 3), ints(8, -1, 0, 4).reshape(2, 2)], axis=0)
+    ort_case("gather_columns", "Gather", [floats(4, 90), np.array([5, 3, 89], np.int32)], axis=1)
+    ort_case("gather_long", "Gather", [np.arange(200).reshape(20, 10), ints(3, 1)], axis=0)
+    ort_case("gather_elements", "GatherElements", [floats(3, 5), rng.integers(-5, 5, (2, 4)).astype(np.int64)], axis=1)
+    ort_case("gather_nd", "GatherND", [floats(3, 5, 4), np.array([[0, 1], [2, -1]], np.int64)])
+    ort_case("gather_nd_batch", "GatherND", [floats(2, 5, 4), np.array([[1], [3]], np.int64)], batch_dims=1)
+    ort_case("range", "Range", [np.int64(3), np.int64(300), np.int64(4)])
+    add("last_token", "LastToken", [a := floats(2, 5, 8)], [a[:, -1:]], domain="ullage", opset=1)
+
+
+def reductions():
+    x = floats(2, 3, 4, 70)
+    axes = lambda *v: np.array(v, np.int64)
+    for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumSquare", "ReduceL2", "ReduceL1",
+               "ReduceLogSumExp"):
+        ort_case(op.lower(), op, [x[..., :9], axes(1, -1)], keepdims=0, tolerance16=2e-2)
+        ort_case(op.lower() + "_rows", op, [x[:, :1], axes(-1)], rtol=1e-3, tolerance16=2e-2)
+    ort_case("reducesum_all", "ReduceSum", [x], keepdims=0, tolerance16=2e-2, rtol=1e-3, atol=1e-3)
+    ort_case("reducesum_long", "ReduceSum", [np.ones((2, 100), np.int64), axes(1)], keepdims=0)
+    ort_case("reducemean_13", "ReduceMean", [x], opset=13, axes=[0, 2], tolerance16=2e-2)
+    for axis in (-1, 1):
+        ort_case(f"softmax_{axis % 4}", "Softmax", [3 * x], axis=axis, tolerance16=1e-2)
+        ort_case(f"logsoftmax_{axis % 4}", "LogSoftmax", [x], axis=axis)
+    ort_case("softmax_11", "Softmax", [x[..., :5]], axis=2, opset=11)
+    ort_case("layer_norm", "LayerNormalization", [x[0], floats(70), floats(70)], opset=17)
+    ort_case("layer_norm_axis", "LayerNormalization", [x[0], floats(4, 70)], opset=17, axis=1)
+    ort_case("batch_norm", "BatchNormalization", [x[..., :6], floats(3), floats(3), floats(3), np.abs(floats(3)) + 0.1],
+             opset=15, tolerance16=2e-2)
+    ort_case("instance_norm", "InstanceNormalization", [x, floats(3), floats(3)], tolerance16=1e-2, rtol=1e-3)
+    a, w = floats(2, 3, 96), floats(96)
+    add("rms_normalization", "RMSNormalization", [a, w], [a / np.sqrt((a * a).mean(-1, keepdims=True) + 1e-6) * w], opset=23,
+        epsilon=1e-6)
+
+
+def products():
+    for name, a, b in (("vector", (1, 70), (70, 45)), ("tiles", (37, 40), (40, 70)), ("few", (5, 33), (33, 9)),
+                       ("batch", (2, 3, 9, 17), (2, 3, 17, 20)), ("batch_spread", (2, 1, 4, 17), (3, 17, 20)),
+                       ("batch_deep", (2, 1, 2, 1, 9, 8), (1, 3, 1, 2, 8, 7)), ("stack", (4, 5, 12), (12, 30)),
+                       ("left_vector", (12,), (2, 12, 6)), ("right_vector", (3, 5, 12), (12,)), ("dot", (40,), (40,))):
+        ort_case("matmul_" + name, "MatMul", [floats(*a), floats(*b)], tolerance16=1e-2, rtol=1e-3)
+    for ta in (0, 1):
+        for tb in (0, 1):
+            a, b = (19, 20) if not ta else (20, 19), (20, 70) if not tb else (70, 20)
+            ort_case(f"gemm_{ta}{tb}", "Gemm", [floats(*a), floats(*b), floats(70)], transA=ta, transB=tb, alpha=0.5,
+                     beta=2.0, rtol=1e-3, tolerance16=1e-2)
+    ort_case("gemm_column", "Gemm", [floats(3, 8), floats(8, 6), floats(3, 1)], tolerance16=1e-2)
+    ort_case("gemm_scalar", "Gemm", [floats(3, 8), floats(8, 6), np.float32(3)], tolerance16=1e-2)
+    ort_case("gemm_plain", "Gemm", [floats(3, 8), floats(8, 6)], tolerance16=1e-2)
+    for rows in (1, 33):
+        for form in ("dense_nk", "dense_kn"):
+            a, w, bias = floats(rows, 44), floats(66, 44), floats(66)
+            add(f"linear_{form}_{rows}", "Linear", [a, w if form == "dense_nk" else w.T, None, None, None, bias],
+                [a @ w.T + bias], domain="ullage", opset=1, constant=[1, 5], K=44, N=66, format=form, rtol=1e-3,
+                atol=1e-4, tolerance16=1e-2)
+
+
+def quantised():
+    blocks = {"Q4_0": gguf.GGMLQuantizationType.Q4_0, "Q4_1": gguf.GGMLQuantizationType.Q4_1,
+              "Q5_0": gguf.GGMLQuantizationType.Q5_0, "Q5_1": gguf.GGMLQuantizationType.Q5_1,
+              "Q8_0": gguf.GGMLQuantizationType.Q8_0, "Q2_K": gguf.GGMLQuantizationType.Q2_K,
+              "Q3_K": gguf.GGMLQuantizationType.Q3_K, "Q4_K": gguf.GGMLQuantizationType.Q4_K,
+              "Q5_K": gguf.GGMLQuantizationType.Q5_K, "Q6_K": gguf.GGMLQuantizationType.Q6_K,
+              "IQ4_NL": gguf.GGMLQuantizationType.IQ4_NL, "IQ4_XS": gguf.GGMLQuantizationType.IQ4_XS}
+    for name, kind in blocks.items():
+        elements, size = gguf.GGML_QUANT_SIZES[kind]
+        n, k = 6, max(elements, 64)
+        data = rng.integers(0, 256, (n, k // elements, size)).astype(np.uint8)
+        # Scales: halves at the end or the beginning, small numbers.
+        at = {"Q2_K": (80, 82), "Q3_K": (108,), "Q6_K": (208,), "Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2),
+              "Q5_K": (0, 2)}.get(name, (0,))
+        for first in at:
+            scale = (rng.random((n, k // elements)) * 0.02 + 0.001).astype(np.float16)
+            data[:, :, first:first + 2] = scale.view(np.uint8).reshape(n, k // elements, 2)
+        data = data.reshape(n, -1)
+        w = gguf.quants.dequantize(data, kind).reshape(n, k)
+        for rows in (1, 9):
+            a = floats(rows, k)
+            add(f"linear_{name.lower()}_{rows}", "Linear", [a, data], [a @ w.T], domain="ullage", opset=1, constant=[1],
+                blocks={1: name.lower()}, shapes={1: [n, k]}, K=k, N=n, format="ggml", rtol=1e-3, atol=1e-3,
+                tolerance16=1e-2)
+        ids = np.array([[0, 5, -1]], np.int64)
+        add(f"block_gather_{name.lower()}", "BlockGather", [data, ids], [w[ids]], domain="ullage", opset=1, constant=[0],
+            blocks={0: name.lower()}, shapes={0: [n, k]}, rtol=1e-5, atol=1e-6)
+
+    def pack(codes, bits):
+        codes = codes.reshape(*codes.shape[:-1], -1, 8 // bits).astype(np.uint8)
+        return sum((codes[..., i] << (bits * i)) for i in range(8 // bits)).astype(np.uint8)
+
+    for bits in (2, 4, 8):
+        for block, zero in ((16, "none"), (32, "packed"), (128, "float"), (32, "none")):
+            n, k = 7, 200 if block < 128 else 256
+            count = math.ceil(k / block)
+            codes = rng.integers(0, 1 << bits, (n, count, block)).astype(np.uint8)
+            scales = (rng.random((n, count)) * 0.1).astype(np.float32)
+            zeros = rng.integers(0, 1 << bits, (n, count)).astype(np.float32)
+            if zero == "none":
+                zeros[:] = 1 << (bits - 1)
+            w = ((codes - zeros[..., None]) * scales[..., None]).reshape(n, -1)[:, :k]
+            inputs = [None, pack(codes, bits), scales.reshape(-1)]
+            if zero == "packed":
+                padded = np.zeros((n, math.ceil(count * bits / 8) * 8 // bits), np.uint8)
+                padded[:, :count] = zeros
+                inputs.append(pack(padded, bits).reshape(-1))
+            elif zero == "float":
+                inputs.append(zeros.reshape(-1))
+            for rows in (1, 12):
+                inputs[0] = a = floats(rows, k)
+                add(f"nbits_{bits}_{block}_{zero}_{rows}", "MatMulNBits", list(inputs), [a @ w.T],
+                    domain="com.microsoft", opset=1, constant=[1, 2, 3], K=k, N=n, bits=bits, block_size=block,
+                    rtol=1e-3, atol=1e-3, tolerance16=1e-2)
+
+
+def attention():
+    a = floats(2, 3, 4, 10)
+    angles = floats(2, 4, 8)
+    cos, sin = np.cos(angles), np.sin(angles)
+    turned = a.copy()
+    x = a[..., :8]
+    turned[..., :8] = x * cos[:, None] + np.concatenate([-x[..., 4:], x[..., :4]], -1) * sin[:, None]
+    add("apply_rotary", "ApplyRotary", [a, cos.astype(np.float32), sin.astype(np.float32)], [turned], domain="ullage",
+        opset=1, tolerance16=1e-2)
+    gate, up = floats(3, 40), floats(3, 40)
+    silu = lambda v: v / (1 + np.exp(-v))
+    add("swiglu", "SwiGLU", [gate, up], [silu(gate) * up], domain="ullage", opset=1, activation="silu", tolerance16=1e-2)
+    add("swiglu_packed", "SwiGLU", [np.concatenate([gate, up], -1)], [silu(gate) * up], domain="ullage", opset=1,
+        activation="silu", tolerance16=1e-2)
+
+    def attend(q, k, v, bias, scale, causal):
+        group = q.shape[1] // k.shape[1]
+        k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
+        s = q @ k.transpose(0, 1, 3, 2) * scale + bias
+        if causal:
+            i = np.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2]
+            s = np.where(np.arange(k.shape[2])[None] <= i, s, -np.inf)
+        p = np.exp(s - s.max(-1, keepdims=True))
+        return (p / p.sum(-1, keepdims=True)) @ v
+
+    for name, seq, past, causal in (("prompt", 7, 0, 1), ("step", 1, 70, 0), ("long", 1, 520, 0), ("more", 5, 66, 1)):
+        batch = 1 if past > 500 else 2
+        q, k, v = floats(batch, 4, seq, 12), floats(batch, 2, seq, 12), floats(batch, 2, seq, 20)
+        pk, pv = floats(batch, 2, past, 12), floats(batch, 2, past, 20)
+        keys, values = np.concatenate([pk, k], 2), np.concatenate([pv, v], 2)
+        bias = floats(batch, 1, seq, past + seq)
+        y = attend(q, keys, values, bias, 0.3, causal)
+        add("cached_attention_" + name, "CachedAttention", [q, k, v, pk, pv, bias], [y, keys, values], domain="ullage",
+            opset=1, scale=0.3, is_causal=causal, rtol=1e-3, atol=1e-4, tolerance16=2e-2)
+
+
+def vision():
+    for name, x, w, attrs in (
+            ("conv", (2, 3, 9, 11), (10, 3, 3, 3), dict(pads=[1, 1, 1, 1])),
+            ("conv_stride", (1, 4, 13, 12), (33, 4, 3, 5), dict(strides=[2, 3], pads=[0, 2, 1, 2], dilations=[2, 1])),
+            ("conv_depthwise", (1, 6, 8, 8), (6, 1, 3, 3), dict(group=6)),
+            ("conv_groups", (1, 8, 6, 6), (16, 4, 3, 3), dict(group=2, auto_pad="SAME_UPPER", strides=[2, 2])),
+            ("conv_1d", (2, 5, 30), (40, 5, 3), dict(pads=[1, 1])),
+            ("conv_3d", (1, 2, 4, 5, 6), (9, 2, 2, 3, 2), {}),
+            ("conv_point", (1, 16, 5, 5), (70, 16, 1, 1), {})):
+        ort_case(name, "Conv", [floats(*x), floats(*w), floats(w[0])], rtol=1e-3, tolerance16=1e-2, **attrs)
+    x = floats(2, 3, 9, 10)
+    ort_case("max_pool", "MaxPool", [x], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1])
+    ort_case("max_pool_ceil", "MaxPool", [x], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, dilations=[1, 2])
+    ort_case("average_pool", "AveragePool", [x], kernel_shape=[3, 3], strides=[2, 1], pads=[1, 1, 1, 1])
+    ort_case("average_pool_counted", "AveragePool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1],
+             count_include_pad=1)
+    ort_case("global_average_pool", "GlobalAveragePool", [x], tolerance16=1e-2)
+    ort_case("global_max_pool", "GlobalMaxPool", [x])
+
+
+IN_16_BITS = {"sigmoid", "gelu_tanh", "add", "mul_spread", "softmax_3", "layer_norm", "rms_normalization", "matmul_vector",
+              "matmul_tiles", "linear_dense_nk_33", "linear_q4_k_9", "linear_q6_k_1", "nbits_4_32_packed_12",
+              "nbits_4_32_packed_1", "cached_attention_more", "apply_rotary", "swiglu", "conv", "max_pool"}
+
+for part in (elementwise, movement, reductions, products, quantised, attention, vision):
+    part()
+for c in cases:
+    c["in_16_bits"] = c["name"] in IN_16_BITS
+path = pathlib.Path(__file__).with_name("vectors.json")
+path.write_text('{"cases": [\n' + ",\n".join(json.dumps(c) for c in cases) + "\n]}\n")
+print(len(cases), "cases")

@@ -1,0 +1,97 @@
+// Kernels of the OpenCL plugin against what others computed: ONNX Runtime (tests/conformance), numpy and the
+// gguf package (make_vectors.py).
+#include "providers/cpu/kernels/vector_cases.h"
+#include "providers/plugin_host/plugins.h"
+
+namespace ullage::cpu {
+namespace {
+
+/// The first device of the plugin, or null where there is none.
+struct OpenClDevice {
+  static OpenClDevice* Get() {
+    static OpenClDevice* const device = [] {
+      auto* d = new OpenClDevice;
+      static const plugin_host::Plugins plugins({ULLAGE_OPENCL_PLUGIN});
+      OptionBag options;
+      options.Set("session.devices", "opencl");
+      for (auto& provider : plugins.Create(options)) {
+        if (provider->name() != "opencl" || provider->devices().empty()) continue;
+        d->provider = provider;
+        d->device = provider->Open(provider->devices()[0]);
+        d->queue = d->device->CreateStream();
+      }
+      return d;
+    }();
+    return device->device ? device : nullptr;
+  }
+  std::shared_ptr<const providers::Provider> provider;
+  std::unique_ptr<providers::OpenDevice> device;
+  std::unique_ptr<providers::Stream> queue;
+};
+
+#define OPENCL_OR_SKIP(name)                      \
+  OpenClDevice* const name = OpenClDevice::Get(); \
+  if (!name) GTEST_SKIP() << "there is no OpenCL device on this machine"
+
+const std::vector<Json>& Cases() {
+  static const std::vector<Json> cases = [] {
+    auto all = ReadCases("tests/opencl/vectors.json");
+    for (const Json& c : ReadCases("tests/conformance/contrib_vectors.json")) all.push_back(c);
+    return all;
+  }();
+  return cases;
+}
+
+class OpenCl : public testing::TestWithParam<size_t> {};
+
+std::vector<TestTensor> RunOn(OpenClDevice& d, NodeRunner& run) {
+  auto results = run.On(*d.provider, *d.device, *d.queue).Run();
+  EXPECT_EQ(run.scratch_calls(), 0);
+  EXPECT_FALSE(run.overrun());
+  return results;
+}
+
+TEST_P(OpenCl, Agrees) {
+  OPENCL_OR_SKIP(d);
+  const Json& c = Cases()[GetParam()];
+  NodeRunner run = RunnerOf(c, DType::kFloat);
+  try {
+    ExpectResults(c, RunOn(*d, run));
+  } catch (const Error& e) {
+    if (e.code() != Code::kUnsupported || c.value("must_run", false)) throw;
+    GTEST_SKIP() << e.what();
+  }
+}
+
+TEST_P(OpenCl, AgreesIn16Bits) {
+  OPENCL_OR_SKIP(d);
+  const Json& c = Cases()[GetParam()];
+  // Programs of further types take a second each to compile on a processor: one case per kernel is enough.
+  if (!c.value("in_16_bits", c.at("op") == "GroupQueryAttention")) return;
+  const auto tolerance = c.value("tolerance16", 4e-3);
+  for (const auto& [dtype, factor] : {std::pair{DType::kFloat16, 1.0}, {DType::kBFloat16, 8.0}}) {
+    NodeRunner run = RunnerOf(c, dtype);
+    std::vector<TestTensor> results;
+    try {
+      results = RunOn(*d, run);
+    } catch (const Error& e) {
+      if (e.code() != Code::kUnsupported || c.value("must_run", false)) throw;
+      GTEST_SKIP() << e.what();
+    }
+    for (size_t o = 0; o < results.size(); ++o) {
+      if (c.at("outputs")[o].is_null()) continue;
+      const TestTensor want = TensorOf(c.at("outputs")[o]);
+      if (want.dtype != DType::kFloat) continue;
+      ASSERT_EQ(results[o].dtype, dtype);
+      EXPECT_LE(RelativeError(results[o], want), tolerance * factor) << NameOf(dtype) << ", output " << o;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OpenCl, testing::Range<size_t>(0, Cases().size()),
+                         [](const testing::TestParamInfo<size_t>& p) {
+                           return Cases()[p.param].at("name").get<std::string>();
+                         });
+
+}  // namespace
+}  // namespace ullage::cpu
