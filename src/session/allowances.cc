@@ -30,7 +30,7 @@ bool Allowances::Next(const std::vector<PlacementOutcome>& outcomes) {
                            : static_cast<int64_t>(static_cast<double>(tried) * share * 0.9);
     } else {
       range.fits = tried;
-      if (!o.refused || o.by_sums) continue;
+      if (!o.refused || o.by_sums || o.planned_bytes > limit - limit / 64) continue;
       if (range.exceeds) {
         if (*range.exceeds - tried <= std::max<int64_t>(tried / 64, 1)) continue;
         next[d] = tried + (*range.exceeds - tried) / 2;
@@ -38,7 +38,7 @@ bool Allowances::Next(const std::vector<PlacementOutcome>& outcomes) {
         const double share =
             static_cast<double>(limit) / static_cast<double>(std::max<int64_t>(o.planned_bytes, 1));
         const int64_t base = std::max<int64_t>(tried, limit / 16);
-        next[d] = static_cast<int64_t>(static_cast<double>(base) * std::clamp(share, 1.05, 4.0));
+        next[d] = static_cast<int64_t>(static_cast<double>(base) * std::clamp(share, 1.3, 4.0));
       }
     }
     changed = changed || next[d] != now_[d];

@@ -31,7 +31,7 @@ class Allowances {
   struct Range {
     std::optional<int64_t> fits, exceeds;
   };
-  static constexpr int kMaxAttempts = 10;
+  static constexpr int kMaxAttempts = 12;
 
   std::vector<std::optional<int64_t>> now_;
   std::optional<std::vector<std::optional<int64_t>>> best_;  // of those that fit everywhere

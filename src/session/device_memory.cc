@@ -70,16 +70,17 @@ int64_t DeviceMemory::reservations() const {
 }
 
 DeviceLayout::Place DeviceLayout::Add(int64_t bytes, int64_t alignment, const std::string& what) {
-  if (bytes > max_region_)
+  const int64_t size = AlignUp<int64_t>(bytes, unit_);
+  if (size > max_region_)
     Throw(Code::kDoesNotFit, what, " takes ", FormatSize(bytes), ", the device gives at most ",
           FormatSize(max_region_), " at once");
   if (regions_.empty()) regions_.push_back(0);
   const int64_t offset = AlignUp<int64_t>(regions_.back(), alignment);
-  if (offset > max_region_ - bytes) {
-    regions_.push_back(bytes);
+  if (offset > max_region_ - size) {
+    regions_.push_back(size);
     return {regions_.size() - 1, 0};
   }
-  regions_.back() = offset + bytes;
+  regions_.back() = AlignUp<int64_t>(offset + bytes, unit_);
   return {regions_.size() - 1, offset};
 }
 

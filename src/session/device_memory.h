@@ -65,7 +65,8 @@ class DeviceLayout {
     int64_t offset = 0;
   };
 
-  explicit DeviceLayout(int64_t max_region = INT64_MAX) : max_region_(max_region) {}
+  /// `unit`: what the device's regions are multiples of, a power of two.
+  DeviceLayout(int64_t max_region, int64_t unit) : max_region_(max_region), unit_(unit) {}
   /// Throws kDoesNotFit, naming `what`, for a block that no region can hold.
   Place Add(int64_t bytes, int64_t alignment, const std::string& what);
   /// Bytes of each region, and of all.
@@ -73,7 +74,7 @@ class DeviceLayout {
   int64_t bytes() const;
 
  private:
-  int64_t max_region_;
+  int64_t max_region_, unit_;
   std::vector<int64_t> regions_;
 };
 

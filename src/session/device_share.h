@@ -21,14 +21,14 @@ struct DeviceShare {
 
   DeviceShare(std::shared_ptr<providers::OpenDevice> device, std::optional<int64_t> limit)
       : memory(device, limit),
-        weights(device->max_region(providers::Space::kWeights)),
-        prepacked(device->max_region(providers::Space::kWeights)),
-        kv(device->max_region(providers::Space::kDevice)),
-        alignment(std::max<int64_t>(device->alignment(), 64)) {}
+        alignment(std::max<int64_t>(device->alignment(), 64)),
+        weights(device->max_region(providers::Space::kWeights), alignment),
+        prepacked(device->max_region(providers::Space::kWeights), alignment),
+        kv(device->max_region(providers::Space::kDevice), alignment) {}
 
   DeviceMemory memory;
-  DeviceLayout weights, prepacked, kv;
   int64_t alignment;
+  DeviceLayout weights, prepacked, kv;
   std::vector<Constant> constants;
   int64_t arena_bytes = 0;
   memory::TagBytes frame_bytes;  ///< of one Run

@@ -324,8 +324,9 @@ class Planner {
     Plan::Arena& arena = plan_->arenas[device];
     arena.workspace.Resolve(m.packing);
     arena.workspace_peak = arena.workspace.live_peak();
-    arena.bytes = AlignUp<int64_t>(m.packing.peak, 64);
-    arena.lower_bound = AlignUp<int64_t>(m.packing.lower_bound, 64);
+    const int64_t unit = std::max<int64_t>(program_.alignment(static_cast<int>(device)), 64);
+    arena.bytes = AlignUp<int64_t>(m.packing.peak, unit);
+    arena.lower_bound = AlignUp<int64_t>(m.packing.lower_bound, unit);
     for (size_t b = 0; b < m.owner.size(); ++b)
       plan_->offsets[static_cast<size_t>(m.owner[b])] = m.packing.offsets[b];
     for (const auto& [s, at, b] : m.rounds)
