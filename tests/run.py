@@ -101,7 +101,11 @@ def program(count, build):
     exe = os.path.join(build, "bin", "ullage")
     for script in sorted(glob.glob(os.path.join(ROOT, "tests/program/*_check.py"))):
         counted(count, "program: " + os.path.basename(script), [PYTHON, script, "--ullage", exe], 900)
-    counted(count, "program: onnx_cases.py", [PYTHON, os.path.join(ROOT, "tests/conformance/onnx_cases.py"), "--ullage", exe], 900)
+    cases = [PYTHON, os.path.join(ROOT, "tests/conformance/onnx_cases.py"), "--ullage", exe]
+    counted(count, "program: onnx_cases.py", cases, 900)
+    on_device = ["--device", "reference"]
+    counted(count, "program: zoo_check.py on a simulated device",
+            [PYTHON, os.path.join(ROOT, "tests/program/zoo_check.py"), "--ullage", exe, *on_device], 900)
 
 
 def shared(count, build):

@@ -70,7 +70,8 @@ void Call::Take(const plugin::Context& context, size_t input_count, size_t outpu
   outputs.assign(output_count, nullptr);
   workspaces.clear();
   const auto copied = [&](const ullage_tensor& tensor) {
-    return tensor.dtype != 0 && !tensor.region.buffer && tensor.region.bytes > 0 && !waits;
+    return tensor.dtype != 0 && !tensor.region.buffer && tensor.region.pointer && tensor.region.bytes > 0 &&
+           !waits;
   };
   uint64_t room = 0, at = 0;  // first the sizes of what is copied: the copies must not move
   for (size_t i = 0; i < input_count; ++i) {

@@ -129,8 +129,25 @@ class StepContext final : public kernels::KernelContext {
   int64_t temp_sum_ = 0, temp_peak_ = 0;
 };
 
+/// Tells the devices that a Run begins, and that it ended.
+class RunOnDevices {
+ public:
+  explicit RunOnDevices(std::span<DeviceQueue> queues) : queues_(queues) {
+    for (DeviceQueue& queue : queues_) queue.device->BeginRun();
+  }
+  ~RunOnDevices() {
+    for (DeviceQueue& queue : queues_) queue.device->EndRun();
+  }
+  RunOnDevices(const RunOnDevices&) = delete;
+  RunOnDevices& operator=(const RunOnDevices&) = delete;
+
+ private:
+  std::span<DeviceQueue> queues_;
+};
+
 void Executor::Run(Frame& frame, const std::atomic<bool>* stop) {
   stop_ = stop;
+  const RunOnDevices scope(queues_);
   try {
     RunSteps(frame);
   } catch (...) {

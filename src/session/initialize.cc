@@ -78,6 +78,8 @@ std::unique_ptr<Session> Session::Create(SessionSpec spec) {
   const auto start = std::chrono::steady_clock::now();
   std::unique_ptr<Session> session(new Session);
   session->spec_ = std::move(spec);
+  auto& providers = session->spec_.providers;  // first of all: they may bring operators
+  if (providers.empty()) providers = providers::AllProviders(session->spec_.options);
   Initializer init(*session);
   init.Optimize();     // level-1 passes
   init.StoreCaches();  // their type

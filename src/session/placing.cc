@@ -12,8 +12,7 @@ using placement::NodeRef;
 using placement::PlacedGraph;
 
 std::vector<providers::Device> OpenDevices(const SessionSpec& spec) {
-  auto devices = placement::ReadDevices(
-      spec.options, spec.providers.empty() ? providers::AllProviders(spec.options) : spec.providers);
+  auto devices = placement::ReadDevices(spec.options, spec.providers);
   for (auto& device : devices)
     if (!device.open) device.open = device.provider->Open(device.info);
   return devices;

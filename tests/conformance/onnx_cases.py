@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """ONNX's own operator cases against the program. Needs the PyPI packages numpy and onnx (made with onnx 1.23.2).
 
-    onnx_cases.py --ullage BIN [--only REGEX] [--update]
+    onnx_cases.py --ullage BIN [--only REGEX] [--update] [--device NAME]
 
 The cases are those that the onnx package makes in memory (kind "node"). A case that does not pass must be listed in
 onnx_exceptions.tsv (name, status, reason); a listed case that passes is a failure, too, so that the list cannot go
-stale. --update rewrites the list from this run. The last line is `onnx_cases: N passed, N failed, N skipped`, where
+stale. With --device the cases run on that device, and what does not pass there in the way it does not pass on the host is
+listed in onnx_exceptions_NAME.tsv. --update rewrites the list from this run. The last line is `onnx_cases: N passed, N failed, N skipped`, where
 skipped are the exceptions.
 
 Comparison as in onnx.backend.test: rtol 1e-3 and atol 1e-7 unless the case says otherwise, equal shapes and types.
@@ -27,6 +28,10 @@ from onnx import numpy_helper
 
 LIST = pathlib.Path(__file__).with_name("onnx_exceptions.tsv")
 RANDOM = re.compile(r"^test_(bernoulli|random_|multinomial)")
+
+
+def read_list(path):
+    return dict(line.split("\t")[:2] for line in path.read_text().splitlines()) if path.exists() else {}
 
 
 def node_cases():
@@ -116,9 +121,14 @@ def main():
     parser.add_argument("--ullage", required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--update", action="store_true")
+    parser.add_argument("--device")
     args = parser.parse_args()
     cases = [c for c in node_cases() if re.search(args.only, c.name)]
-    exceptions = dict(line.split("\t")[:2] for line in LIST.read_text().splitlines()) if LIST.exists() else {}
+    exceptions = read_list(LIST)
+    own = LIST.with_name(f"onnx_exceptions_{args.device}.tsv") if args.device else LIST
+    of_host = dict(exceptions) if args.device else {}
+    exceptions.update(read_list(own))
+    device = ["--device", args.device] if args.device else []
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         written = {c.name: write_case(c, root / c.name) for c in cases}
@@ -126,14 +136,14 @@ def main():
         while todo:  # a crash ends the batch: go on behind the case that it was at
             batch = root / "batch"
             batch.write_text("".join("\t".join(map(str, line)) + "\n" for line in todo))
-            subprocess.run([args.ullage, "infer", "--batch", str(batch)], stdin=subprocess.DEVNULL,
+            subprocess.run([args.ullage, "infer", *device, "--batch", str(batch)], stdin=subprocess.DEVNULL,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
             answered = next((i for i, line in enumerate(todo) if not (line[2] / "status").exists()), len(todo))
             todo = todo[answered + 1:]
         results = {c.name: result(c, written[c.name]) for c in cases}
     if args.update:
-        LIST.write_text("".join(f"{name}\t{status}\t{' '.join(reason.split())[:120]}\n"
-                                for name, (status, reason) in sorted(results.items()) if status != "pass"))
+        own.write_text("".join(f"{name}\t{status}\t{' '.join(reason.split())[:120]}\n"
+                               for name, (status, reason) in sorted(results.items()) if status != of_host.get(name, "pass")))
         exceptions = {name: status for name, (status, _) in results.items() if status != "pass"}
     passed = failed = skipped = 0
     for name, (status, reason) in sorted(results.items()):

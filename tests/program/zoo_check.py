@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The models, tokenizers and templates of tests/zoo against the references that lie beside them.
 
-    zoo_check.py --ullage BIN
+    zoo_check.py --ullage BIN [--device NAME]
+
+With --device only models are checked, on that device.
 
 The last line is `zoo: N passed, N failed, N skipped`.
 """
@@ -21,8 +23,9 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 
 
 class Zoo:
-    def __init__(self, exe):
+    def __init__(self, exe, device):
         self.exe, self.passed, self.failed = exe, 0, 0
+        self.device = ["--device", device] if device else []
 
     def check(self, where, fault):
         self.passed += not fault
@@ -43,7 +46,7 @@ class Zoo:
                 file = re.sub(rb"[^A-Za-z0-9._-]", lambda m: b"%%%02X" % m.group()[0], name.encode()).decode()
                 os.makedirs(d + "/in", exist_ok=True)
                 np.save(f"{d}/in/{file}.npy", np.ascontiguousarray(value))
-            p = subprocess.run([self.exe, "infer", model, "--inputs", d + "/in", "--outputs", d + "/out", "--json"], capture_output=True, timeout=120)
+            p = subprocess.run([self.exe, "infer", model, *self.device, "--inputs", d + "/in", "--outputs", d + "/out", "--json"], capture_output=True, timeout=120)
             if p.returncode:
                 return p.stdout.decode()
             return {os.path.basename(x)[:-4]: np.load(x) for x in glob.glob(d + "/out/*.npy")}
@@ -104,7 +107,7 @@ def decoder(z, folder):
         return
     small = max(2 * tolerance["atol"], 0.25 if other else 0)
     for i, c in enumerate(json.load(open(greedy))["cases"]):
-        p = subprocess.run([z.exe, "run", folder, "--prompt-ids", ",".join(map(str, c["prompt_ids"])), "--temperature", "0",
+        p = subprocess.run([z.exe, "run", folder, *z.device, "--prompt-ids", ",".join(map(str, c["prompt_ids"])), "--temperature", "0",
                             "--max-tokens", str(len(c["ort_tokens"])), "--json"], capture_output=True, timeout=120)
         got = json.loads(p.stdout).get("token_ids")
         k = next((k for k, t in enumerate(c["ort_tokens"]) if got is None or k >= len(got) or got[k] != t), None)
@@ -136,11 +139,15 @@ def templates(z, folder):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--ullage", required=True)
-    z = Zoo(ap.parse_args().ullage)
+    ap.add_argument("--device")
+    args = ap.parse_args()
+    z = Zoo(args.ullage, args.device)
     for folder in sorted(glob.glob(ROOT + "/*/")):
         folder = folder.rstrip("/")
         if os.path.exists(folder + "/ref/ref.npz"):
             decoder(z, folder)
+        if args.device:
+            continue
         if os.path.exists(folder + "/ref/vectors.jsonl"):
             tokenizer(z, folder)
         if os.path.exists(folder + "/ref/chat.jsonl"):

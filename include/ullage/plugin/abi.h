@@ -496,7 +496,8 @@ typedef struct ullage_host_api {
   ullage_status* (*set_shape_output)(ullage_shapes* shapes, size_t index, int32_t dtype, size_t rank,
                                      const int64_t* lower, const int64_t* upper);
 
-  /* An input that is left out, or an output that is not wanted, has dtype 0. */
+  /* An input that is left out, or an output that is not wanted, has dtype 0. A constant that packed blocks
+   * stand for, and a late result without a bound, has a region of no bytes. */
   ullage_status* (*input)(ullage_context* context, size_t index, ullage_tensor* tensor);
   ullage_status* (*output)(ullage_context* context, size_t index, ullage_tensor* tensor);
   /* The final shape of an output whose size the data decide; within its bound. */

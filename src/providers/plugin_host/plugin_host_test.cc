@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "core/temp_folder.h"
@@ -524,14 +525,21 @@ TEST(PluginHost, FilesThatAreNoPlugins) {
   const test::TempFolder folder;
   const std::string text = folder / "libullage_plugin_text.so";
   std::ofstream(text) << "not a library";
+  const std::string cut = folder / "libullage_plugin_cut.so";
+  std::filesystem::copy_file(File("features"), cut);
+  std::filesystem::resize_file(cut, 5000);
   std::vector<std::string> files{text, folder / "libullage_plugin_gone.so", folder.str()};
   for (int fault = 1; fault <= 9; ++fault) files.push_back(File("broken" + std::to_string(fault)));
   const Plugins plugins(files);
   EXPECT_TRUE(plugins.providers().empty());
-  ASSERT_EQ(plugins.failures().size(), 11u);
+  ASSERT_EQ(plugins.failures().size(), 12u);
   for (const auto& f : plugins.failures()) EXPECT_FALSE(f.reason.empty()) << f.file;
   OptionBag options;
   EXPECT_TRUE(plugins.Create(options).empty());
+  for (const auto& f : plugins.failures())
+    if (f.file == cut) {
+      EXPECT_NE(f.reason.find("incomplete"), std::string::npos) << f.reason;
+    }
   options.Set("session.devices", "text");
   const auto e = ErrorOf([&] { plugins.Create(options); });
   EXPECT_EQ(e.code(), Code::kUnsupported);

@@ -1,12 +1,15 @@
 #include "providers/plugin_host/plugins.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cctype>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
@@ -55,6 +58,28 @@ std::string StemOf(const std::string& file) {
   if (stem.starts_with(kPrefix)) stem.erase(0, kPrefix.size());
   if (stem.ends_with(kSuffix)) stem.resize(stem.size() - kSuffix.size());
   return stem;
+}
+
+/// A shared library of which a part is missing would end the process when it is mapped.
+void RequireWhole(const std::string& file) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) Throw(Code::kUnsupported, file, " cannot be read");
+  const auto size = static_cast<uint64_t>(in.tellg());
+  const auto read = [&](uint64_t offset, void* to, size_t bytes) {
+    if (bytes > size || offset > size - bytes) return false;
+    in.seekg(static_cast<std::streamoff>(offset));
+    return static_cast<bool>(in.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes)));
+  };
+  ElfW(Ehdr) header;
+  if (!read(0, &header, sizeof(header)) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_phentsize != sizeof(ElfW(Phdr)))
+    Throw(Code::kUnsupported, file, " is no shared library");
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    ElfW(Phdr) part;
+    if (!read(header.e_phoff + uint64_t{i} * sizeof(part), &part, sizeof(part)) || part.p_filesz > size ||
+        part.p_offset > size - part.p_filesz)
+      Throw(Code::kUnsupported, file, " is incomplete: it ends after ", size, " bytes");
+  }
 }
 
 std::vector<std::string> FilesAt(const std::string& place) {
@@ -142,6 +167,7 @@ const Plugins& Plugins::OfProcess() {
 }
 
 void Plugins::Load(const std::string& file) {
+  RequireWhole(file);
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) Throw(Code::kUnsupported, PluginText(dlerror()));
   const auto entry = reinterpret_cast<ullage_plugin_entry_fn>(dlsym(library, ULLAGE_PLUGIN_ENTRY));
