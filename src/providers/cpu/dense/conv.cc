@@ -17,6 +17,8 @@ constexpr int64_t kLine = static_cast<int64_t>(kScratchAlignment / sizeof(float)
 constexpr int64_t kTileFloats = 64 * 1024;  ///< of the second-level cache
 constexpr int64_t kSumFloats = 64 * 1024;
 constexpr int64_t kMostPositions = 2048;
+constexpr int64_t kTileOutputs = 1024;    ///< of a tile, at most
+constexpr int64_t kSparePositions = 8;    ///< of sums by filters: what a kernel may compute beyond the last
 constexpr int64_t kFewOutputs = 64;       ///< of a tile, however large its channels are
 constexpr int64_t kBlockDepth = 512;      ///< channels times taps of a tile that should be there at a time
 constexpr int64_t kMostFloats = 1 << 28;  ///< of a tile; beyond, a convolution is refused
@@ -51,12 +53,13 @@ int64_t PhaseCount(const ConvPlan& p) {
 void SetTile(const ConvArgs& g, const Tile& tile, ConvPlan* p) {
   p->tile_rows = tile.rows;
   p->tile_cols = tile.cols;
-  p->pitch = tile.cols + p->reads[2].shifts;
-  p->phase_rows = tile.rows + p->reads[1].shifts;
+  p->pitch = p->reads[2].Length(tile.cols);
+  p->phase_rows = p->reads[1].Length(tile.rows);
   p->used_floats = std::max<int64_t>(g.axes[0].taps, 1) * PhaseCount(*p) * p->phase_rows * p->pitch;
   p->channel_floats = Padded(p->used_floats);
-  p->positions = (tile.rows - 1) * p->pitch + tile.cols;
-  p->c_pitch = Padded(p->positions);
+  p->row_positions = p->by_filters ? tile.cols : p->pitch;
+  p->positions = (tile.rows - 1) * p->row_positions + tile.cols;
+  p->c_pitch = p->by_filters ? p->positions + kSparePositions : Padded(p->positions);
 }
 
 /// Even parts of at most `most`.
@@ -76,11 +79,12 @@ Tile TileOf(const ConvArgs& g, int64_t outputs) {
 
 ConvPlan MakePlan(const ConvArgs& g, int threads) {
   ConvPlan p;
-  for (int i = 0; i < 3; ++i) p.reads[i] = ReadsOf(g.axes[i]);
+  p.by_filters = ByFilters(g.filters, g.channels * g.taps(), IsInteger(g));
+  for (int i = 0; i < 3; ++i) p.reads[i] = ReadsOf(g.axes[i], p.by_filters);
   const int64_t taps = std::max<int64_t>(g.taps(), 1);
   const int64_t wanted = std::clamp<int64_t>(kBlockDepth / taps, 1, std::max<int64_t>(g.channels, 1));
   // Halve the tile until the channels of one block fit.
-  for (int64_t outputs = 1024;; outputs /= 2) {
+  for (int64_t outputs = p.by_filters ? kTileOutputs / 2 : kTileOutputs;; outputs /= 2) {
     SetTile(g, TileOf(g, outputs), &p);
     if (outputs <= kFewOutputs) break;
     if (p.positions <= kMostPositions && Times(p.channel_floats, wanted, INT64_MAX) <= kTileFloats) break;
@@ -93,10 +97,11 @@ ConvPlan MakePlan(const ConvArgs& g, int threads) {
   const int64_t tiles =
       g.batch * g.axes[0].out * CeilDiv(g.axes[1].out, p.tile_rows) * CeilDiv(g.axes[2].out, p.tile_cols);
   // Filters of a task: as many as there is room for sums, fewer where there would be too few tasks.
-  int64_t chunk = std::max(kFilterRows, kSumFloats / p.c_pitch / kFilterRows * kFilterRows);
-  while (chunk > 4 * kFilterRows && g.groups * tiles * CeilDiv(g.filters, chunk) < 4 * int64_t{threads})
-    chunk = AlignUp(chunk / 2, kFilterRows);
-  p.filter_chunk = g.filters <= chunk ? g.filters : AlignUp(Part(g.filters, chunk), kFilterRows);
+  const int64_t rows = p.by_filters ? kFilterLanes : kFilterRows;
+  int64_t chunk = std::max(rows, kSumFloats / p.c_pitch / rows * rows);
+  while (chunk > 4 * rows && g.groups * tiles * CeilDiv(g.filters, chunk) < 4 * int64_t{threads})
+    chunk = AlignUp(chunk / 2, rows);
+  p.filter_chunk = g.filters <= chunk ? g.filters : AlignUp(Part(g.filters, chunk), rows);
   // Groups of a task: enough to be worth a task.
   const double work = static_cast<double>(p.tile_rows * p.tile_cols) * static_cast<double>(taps) *
                       static_cast<double>(g.channels) *
@@ -107,40 +112,64 @@ ConvPlan MakePlan(const ConvArgs& g, int threads) {
   return p;
 }
 
-/// Floats of scratch: [offsets as int32] and per worker [tile][sums].
+/// Floats of scratch: [offsets as int32][places as int32] and per worker [tile][sums].
 struct Scratch {
-  int64_t offsets, tile, sums;
+  int64_t offsets, places, tile, sums;
   int64_t per_worker() const { return tile + sums; }
 };
 
 /// Upper bounds that grow with every size in `g`, for any plan that MakePlan() may make.
-Scratch ScratchOf(const ConvArgs& g) {
+Scratch ScratchOf(const ConvArgs& g, bool by_filters) {
   AxisReads reads[3];
-  for (int i = 0; i < 3; ++i) reads[i] = ReadsOf(g.axes[i]);
+  for (int i = 0; i < 3; ++i) reads[i] = ReadsOf(g.axes[i], by_filters);
   const int64_t taps = std::max<int64_t>(g.taps(), 1);
   const int64_t depth_taps = std::max<int64_t>(g.axes[0].taps, 1);
   const int64_t height = g.axes[1].out, width = g.axes[2].out, channels = std::max<int64_t>(g.channels, 1);
-  const int64_t down = reads[1].shifts, right = reads[2].shifts;
+  const int64_t down = reads[1].shifts, right = reads[2].shifts, tall = reads[1].scale, wide = reads[2].scale;
   const int64_t phases = depth_taps * reads[1].phases * reads[2].phases;
-  // (rows + down) * (cols + right) where rows * cols <= kFewOutputs
+  // (rows * tall + down) * (cols * wide + right) where rows * cols <= kFewOutputs
   const int64_t rows = std::min(height, kFewOutputs), cols = std::min(width, kFewOutputs);
+  const auto product = [](int64_t a, int64_t b, int64_t c = 1) {
+    return Times(Times(a, b, kMostFloats), c, kMostFloats);
+  };
   const int64_t few =
-      Plus(kFewOutputs, Plus(Times(rows, right, kMostFloats),
-                             Plus(Times(cols, down, kMostFloats), Times(down, right, kMostFloats))));
-  const int64_t plane = Times(Plus(height, down), Plus(width, right), INT64_MAX);
+      Plus(product(kFewOutputs, tall, wide),
+           Plus(product(rows, tall, right), Plus(product(cols, wide, down), product(down, right))));
+  const int64_t plane = Times(Plus(Times(height, tall, INT64_MAX), down),
+                              Plus(Times(width, wide, INT64_MAX), right), INT64_MAX);
   const int64_t limit = std::max(kTileFloats, Times(few, phases, kMostFloats - 2 * kLine) + 2 * kLine);
   if (limit == kMostFloats)
     Throw(Code::kUnsupported, "a window that reaches over ", down, " by ", right, " positions");
   Scratch s;
   const int64_t channel = Plus(Times(plane, phases, limit), 2 * kLine);
   s.tile = AlignUp(std::min(limit, Times(channel, channels, limit)) + kConvAlign, kLine);
+  s.offsets = 2 * AlignUp(std::min(std::max(kBlockDepth, taps), Times(channels, taps, INT64_MAX)), kLine);
+  s.places = 0;
+  if (by_filters) {
+    const int64_t positions = std::min(kTileOutputs, Times(height, width, INT64_MAX)) + kSparePositions;
+    s.places = AlignUp(positions, kLine);
+    s.sums = AlignUp(
+        Times(AlignUp(g.filters, kFilterLanes), positions, std::max(kSumFloats, kFilterLanes * positions)),
+        kLine);
+    return s;
+  }
   const int64_t positions = std::min(
       {std::max(kMostPositions, kFewOutputs + rows * right), Times(height, Plus(width, right), INT64_MAX)});
   const int64_t pitch = positions + 2 * kLine;
   const int64_t sum_rows =
       Times(AlignUp(g.filters, kFilterRows), pitch, std::max(kSumFloats, kFilterRows * pitch));
   s.sums = AlignUp(sum_rows + (IsInteger(g) ? kFilterRows * pitch : 0), kLine) + kLine;
-  s.offsets = 2 * AlignUp(std::min(std::max(kBlockDepth, taps), Times(channels, taps, INT64_MAX)), kLine);
+  return s;
+}
+
+/// For either way: sizes that are smaller than `g` may take the other.
+Scratch ScratchOf(const ConvArgs& g) {
+  Scratch s = ScratchOf(g, false);
+  if (IsInteger(g) || g.filters <= kFilterRows) return s;
+  const Scratch by_filters = ScratchOf(g, true);
+  s.places = by_filters.places;
+  s.tile = std::max(s.tile, by_filters.tile);
+  s.sums = std::max(s.sums, by_filters.sums);
   return s;
 }
 
@@ -150,7 +179,7 @@ void FillOffsets(const ConvArgs& g, const ConvPlan& p, int32_t* out) {
     const ConvAxis& a = g.axes[axis];
     if (a.tap_step < 0) t = a.taps - 1 - t;
     *phase = t % r.phases;
-    *shift = t * r.step / a.stride;
+    *shift = p.by_filters ? (a.taps == 1 ? 0 : t * r.step) : t * r.step / a.stride;
   };
   for (int64_t c = 0; c < p.block_channels; ++c) {
     for (int64_t d = 0; d < g.axes[0].taps; ++d) {
@@ -170,7 +199,9 @@ void FillOffsets(const ConvArgs& g, const ConvPlan& p, int32_t* out) {
 /// A product of a few filters with x as it lies there: cheaper than a copy of x.
 bool ReadsInPlace(const ConvArgs& g) {
   const ConvAxis& width = g.axes[2];
-  if (g.x.dtype != DType::kFloat || g.taps() != 1 || g.filters > 2 * kFilterRows) return false;
+  if (g.x.dtype != DType::kFloat || g.taps() != 1 || g.filters > 2 * kFilterRows ||
+      ByFilters(g.filters, g.channels, false))
+    return false;
   if (width.stride != 1 || width.tap0 != 0 || width.in != width.out) return false;
   if (g.axes[0].in != 1 || g.axes[0].out != 1 || g.axes[1].in != 1 || g.axes[1].out != 1) return false;
   return g.axes[0].tap0 == 0 && g.axes[1].tap0 == 0 && width.in <= INT32_MAX / kBlockDepth;
@@ -193,11 +224,19 @@ float NumberAt(ConstArray a, int64_t i) {
 
 }  // namespace
 
-AxisReads ReadsOf(const ConvAxis& axis) {
+AxisReads ReadsOf(const ConvAxis& axis, bool by_filters) {
   AxisReads r;
+  r.fill_step = axis.stride;
   if (axis.taps == 0) return r;
   r.step = std::abs(axis.tap_step);
   r.lowest = axis.tap_step > 0 ? axis.tap0 : axis.tap0 + (axis.taps - 1) * axis.tap_step;
+  if (by_filters) {
+    if (axis.taps == 1) return r;
+    r.scale = axis.stride;
+    r.fill_step = 1;
+    r.shifts = (axis.taps - 1) * r.step;
+    return r;
+  }
   r.phases = std::min(axis.taps, axis.stride / std::gcd(axis.stride, r.step));
   r.shifts = (axis.taps - 1) * r.step / axis.stride;
   return r;
@@ -205,8 +244,8 @@ AxisReads ReadsOf(const ConvAxis& axis) {
 
 size_t ConvScratchBytes(const ConvArgs& args, int threads) {
   const Scratch s = ScratchOf(args);
-  const int64_t floats =
-      CheckedAdd(s.offsets, CheckedMul(s.per_worker(), int64_t{threads}, "workspace"), "workspace");
+  const int64_t floats = CheckedAdd(s.offsets + s.places,
+                                    CheckedMul(s.per_worker(), int64_t{threads}, "workspace"), "workspace");
   return CheckedMul(static_cast<size_t>(floats), sizeof(float), "workspace");
 }
 
@@ -225,11 +264,20 @@ void Conv(ThreadTeam& team, const ConvArgs& given, void* scratch) {
     for (int64_t c = 0; c < plan.block_channels; ++c) direct[c] = static_cast<int32_t>(c * a[2].in);
     plan.direct = direct;
   }
-  float* const base = static_cast<float*>(scratch) + s.offsets;
+  if (plan.by_filters) {
+    int32_t* places = offsets + s.offsets;
+    for (int64_t i = 0; i < plan.c_pitch; ++i) {
+      const int64_t at = std::min(i, plan.positions - 1);
+      places[i] = static_cast<int32_t>(at / plan.tile_cols * plan.reads[1].scale * plan.pitch +
+                                       at % plan.tile_cols * plan.reads[2].scale);
+    }
+    plan.places = places;
+  }
+  float* const base = static_cast<float*>(scratch) + s.offsets + s.places;
   const int64_t cols = CeilDiv(a[2].out, plan.tile_cols), rows = CeilDiv(a[1].out, plan.tile_rows);
   const int64_t chunks = CeilDiv(g.filters, plan.filter_chunk), depths = a[0].out;
   const int64_t group_chunks = CeilDiv(g.groups, plan.group_chunk);
-  const int64_t group_floats = PackedFilterFloats(1, g.filters, g.channels * g.taps());
+  const int64_t group_floats = PackedFilterFloats(1, g.filters, g.channels * g.taps(), IsInteger(g));
   const double work = static_cast<double>(g.batch * g.groups * g.filters) * static_cast<double>(g.channels) *
                       static_cast<double>(g.taps()) * static_cast<double>(a[0].out * a[1].out * a[2].out);
   RunTasks(team, g.batch * group_chunks * chunks * depths * rows * cols,
@@ -253,24 +301,29 @@ void Conv(ThreadTeam& team, const ConvArgs& given, void* scratch) {
              t.sums = t.tile + s.tile;
              for (t.group = first; t.group < std::min(g.groups, first + plan.group_chunk); ++t.group) {
                t.packed = g.packed + t.group * group_floats;
-               RunConvTile(t);
+               plan.by_filters ? RunConvTileByFilters(t) : RunConvTile(t);
              }
            });
 }
 
-int64_t PackedFilterFloats(int64_t groups, int64_t filters, int64_t depth) {
+int64_t PackedFilterFloats(int64_t groups, int64_t filters, int64_t depth, bool integers) {
   const int64_t left = filters % kFilterRows;
-  const int64_t rows = filters - left + (left ? FilterBlockRows(left) : 0);
+  const int64_t rows = ByFilters(filters, depth, integers)
+                           ? AlignUp(filters, kFilterLanes)
+                           : filters - left + (left ? FilterBlockRows(left) : 0);
   return CheckedMul(CheckedMul(groups, rows, "filters"), depth, "filters");
 }
 
 void PackFilters(ThreadTeam& team, const FilterSource& s, float* packed) {
+  const bool integers = s.data.dtype == DType::kInt8 || s.data.dtype == DType::kUInt8;
   const int64_t depth = s.channels * s.axes[0].taps * s.axes[1].taps * s.axes[2].taps;
-  const int64_t blocks = CeilDiv(s.filters, kFilterRows);
-  const int64_t group_floats = PackedFilterFloats(1, s.filters, depth);
+  const bool by_filters = ByFilters(s.filters, depth, integers);
+  const int64_t block = by_filters ? kFilterLanes : kFilterRows, blocks = CeilDiv(s.filters, block);
+  const int64_t group_floats = PackedFilterFloats(1, s.filters, depth, integers);
   team.Run(s.groups * blocks, [&](int64_t task, int) {
-    const int64_t group = task / blocks, f0 = task % blocks * kFilterRows;
-    const int64_t valid = std::min(kFilterRows, s.filters - f0), rows = FilterBlockRows(valid);
+    const int64_t group = task / blocks, f0 = task % blocks * block;
+    const int64_t valid = std::min(block, s.filters - f0);
+    const int64_t rows = by_filters ? kFilterLanes : FilterBlockRows(valid);
     float* out = packed + group * group_floats + f0 * depth;
     for (int64_t i = 0; i < rows; ++i) {
       float* to = out + i;

@@ -73,8 +73,9 @@ size_t ConvScratchBytes(const ConvArgs& args, int threads);
 
 void Conv(ThreadTeam& team, const ConvArgs& args, void* scratch);
 
-/// Filters in float, in blocks of up to 12: [group][block][channel, taps][filters of the block].
-int64_t PackedFilterFloats(int64_t groups, int64_t filters, int64_t depth);
+/// Filters in float, in blocks of up to 12, or of 16 where there are many: [group][block][channel, taps]
+/// [filters of the block]. `integers`: they multiply values of 8 bits.
+int64_t PackedFilterFloats(int64_t groups, int64_t filters, int64_t depth, bool integers);
 
 /// Where filters lie: element (group, filter, channel, taps d, h, w), of which the taps first + t * step are
 /// taken along each axis.

@@ -115,6 +115,14 @@ const std::vector<Case>& Cases() {
       {1, 1, 4, 5, {{}, Axis(9, 2, 1, 1, -2, -1), Axis(9, 3, 1, 1, -1, 0)}},    // cropped
       {1, 1, 300, 130, {{}, Axis(7, 3, 1, 1, 1, 1), Axis(7, 3, 1, 1, 1, 1)}},
       {1, 1, 0, 2, {{}, {}, Axis(5, 1)}},
+      // Many filters over a depth that is worth vectors of them.
+      {2, 1, 31, 80, {{}, Axis(15, 3, 2, 1, 1, 1), Axis(13, 3, 3, 2, 2, 1)}},  // strides, dilation
+      {1, 2, 70, 48, {{}, Axis(30, 1, 2), Axis(33, 1, 3)}},                    // strided, one tap
+      {1, 1, 9, 30, {{}, Axis(3, 3, 1, 1, 1, 1), Axis(700, 3, 1, 1, 1, 1)}},   // wider than a tile
+      {1, 1, 400, 32, {{}, {}, Axis(1000, 1)}},                                // several blocks and tiles
+      {1, 1, 5, 16, {Axis(5, 3, 2, 1, 1, 1), Axis(6, 2, 1, 2, 0, 1), Axis(7, 3, 1, 1, 1, 1)}},
+      {1, 1, 8, 16, {{}, Axis(4, 3, 1, 1, 7, 7), Axis(300, 3, 1, 64, 64, 64)}},
+      {1, 1, 64, 111, {{}, {}, Axis(1, 1)}},
   };
   return cases;
 }
@@ -130,7 +138,7 @@ TEST(Conv, AgreesWithTheSumOneByOne) {
                      bias = Buffer::Random(dtype, g.groups * g.filters, 3),
                      residual = Buffer::Random(dtype, Outputs(g), 4);
         std::vector<float> packed(
-            static_cast<size_t>(PackedFilterFloats(g.groups, g.filters, g.channels * g.taps())));
+            static_cast<size_t>(PackedFilterFloats(g.groups, g.filters, g.channels * g.taps(), false)));
         PackFilters(team, SourceOf(g, w.in()), packed.data());
         Buffer y(dtype, Outputs(g));
         g.x = x.in();
@@ -174,7 +182,7 @@ TEST(Conv, ScratchForTheLargestServesAll) {
 }
 
 TEST(Conv, AnyNumberOfThreadsAndAnyTilingGiveTheSameBits) {
-  for (size_t i : {1, 2, 5, 12}) {
+  for (size_t i : {1, 2, 5, 12, 14, 16, 17}) {
     std::vector<Buffer> results;
     for (int threads : {1, 2, 5}) {
       ThreadTeam team(threads);
@@ -182,7 +190,7 @@ TEST(Conv, AnyNumberOfThreadsAndAnyTilingGiveTheSameBits) {
       const Buffer x = Buffer::Random(DType::kFloat, Inputs(g), 1),
                    w = Buffer::Random(DType::kFloat, Weights(g), 2);
       std::vector<float> packed(
-          static_cast<size_t>(PackedFilterFloats(g.groups, g.filters, g.channels * g.taps())));
+          static_cast<size_t>(PackedFilterFloats(g.groups, g.filters, g.channels * g.taps(), false)));
       PackFilters(team, SourceOf(g, w.in()), packed.data());
       Buffer y(DType::kFloat, Outputs(g));
       g.x = x.in();
@@ -200,32 +208,35 @@ TEST(Conv, ReadsBackwardsAndStoresInSteps) {
   // One phase of a transposed convolution.
   ThreadTeam team(2);
   ForEachTarget([&] {
-    ConvArgs g;
-    g.batch = 1;
-    g.channels = 5;
-    g.filters = 3;
-    g.axes[1] = {6, 7, 1, 2, 1, -2, 1, 2, 16};
-    g.axes[2] = {40, 39, 1, 3, 1, -1, 2, 3, 120};
-    const Buffer x = Buffer::Random(DType::kFloat, Inputs(g), 1),
-                 w = Buffer::Random(DType::kFloat, Weights(g), 2);
-    std::vector<float> packed(static_cast<size_t>(PackedFilterFloats(1, g.filters, g.channels * g.taps())));
-    PackFilters(team, SourceOf(g, w.in()), packed.data());
-    Buffer y(DType::kFloat, Outputs(g));
-    const Buffer before = y;
-    g.x = x.in();
-    g.y = y.at();
-    g.packed = packed.data();
-    Scratch scratch(ConvScratchBytes(g, team.size()));
-    Conv(team, g, scratch.get());
-    std::vector<bool> written(static_cast<size_t>(Outputs(g)));
-    Naive(
-        g, [&](int64_t at) { return x[at]; }, [&](int64_t, int64_t at) { return w[at]; },
-        [&](int64_t at, int64_t, double sum, double size) {
-          written[static_cast<size_t>(at)] = true;
-          ASSERT_NEAR(y[at], sum, 1e-6 * (size + 1)) << at;
-        });
-    for (int64_t i = 0; i < Outputs(g); ++i)
-      EXPECT_TRUE(written[static_cast<size_t>(i)] || y[i] == before[i]) << i;
+    for (const int64_t filters : {3, 20, 32}) {
+      ConvArgs g;
+      g.batch = 1;
+      g.channels = filters == 3 ? 5 : 9;
+      g.filters = filters;
+      g.axes[1] = {6, 7, 1, 2, 1, -2, 1, 2, 16};
+      g.axes[2] = {40, 39, 1, 3, 1, -1, 2, 3, 120};
+      const Buffer x = Buffer::Random(DType::kFloat, Inputs(g), 1),
+                   w = Buffer::Random(DType::kFloat, Weights(g), 2);
+      std::vector<float> packed(
+          static_cast<size_t>(PackedFilterFloats(1, g.filters, g.channels * g.taps(), false)));
+      PackFilters(team, SourceOf(g, w.in()), packed.data());
+      Buffer y(DType::kFloat, Outputs(g));
+      const Buffer before = y;
+      g.x = x.in();
+      g.y = y.at();
+      g.packed = packed.data();
+      Scratch scratch(ConvScratchBytes(g, team.size()));
+      Conv(team, g, scratch.get());
+      std::vector<bool> written(static_cast<size_t>(Outputs(g)));
+      Naive(
+          g, [&](int64_t at) { return x[at]; }, [&](int64_t, int64_t at) { return w[at]; },
+          [&](int64_t at, int64_t, double sum, double size) {
+            written[static_cast<size_t>(at)] = true;
+            ASSERT_NEAR(y[at], sum, 1e-6 * (size + 1)) << at;
+          });
+      for (int64_t i = 0; i < Outputs(g); ++i)
+        EXPECT_TRUE(written[static_cast<size_t>(i)] || y[i] == before[i]) << i;
+    }
   });
 }
 
@@ -245,7 +256,7 @@ TEST(Conv, SumsOfBytesAreExact) {
       s.zero = {zeros.data(), DType::kInt8};
       s.zero_stride = 1;
       std::vector<float> packed(
-          static_cast<size_t>(PackedFilterFloats(g.groups, g.filters, g.channels * g.taps())));
+          static_cast<size_t>(PackedFilterFloats(g.groups, g.filters, g.channels * g.taps(), true)));
       PackFilters(team, s, packed.data());
       std::vector<int32_t> y(static_cast<size_t>(Outputs(g)));
       g.x = {x.data(), DType::kUInt8};

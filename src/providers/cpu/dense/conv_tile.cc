@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "providers/cpu/dense/conv_tile.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "providers/cpu/dense/conv_parts-inl.h"
 #include "providers/cpu/dense/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,114 +18,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 #define ULLAGE_CONV_UNROLL _Pragma("GCC unroll 16")
-
-/// As LoadFirst() and StoreFirst(), faster where masked accesses touch nothing but their lanes.
-template <class E>
-HWY_INLINE VF LoadPart(const typename E::T* p, int64_t n) {
-#if HWY_TARGET <= HWY_AVX2
-  if constexpr (E::kDType == DType::kFloat)
-    return hn::MaskedLoad(hn::FirstN(DF(), static_cast<size_t>(n)), DF(), p);
-#endif
-  return LoadFirst<E>(p, n);
-}
-template <class E>
-HWY_INLINE void StorePart(VF v, typename E::T* p, int64_t n) {
-#if HWY_TARGET <= HWY_AVX2
-  if constexpr (E::kDType == DType::kFloat)
-    return hn::BlendedStore(v, hn::FirstN(DF(), static_cast<size_t>(n)), DF(), p);
-#endif
-  StoreFirst<E>(v, p, n);
-}
-
-/// How elements of the input become floats.
-template <class E>
-struct FloatReader {
-  using T = typename E::T;
-  VF operator()(const T* p) const { return Load<E>(p); }
-  VF Part(const T* p, int64_t n) const { return LoadPart<E>(p, n); }
-  float One(T x) const { return E::Get(x); }
-};
-template <class I>
-struct IntegerReader {
-  using T = I;
-  float zero;
-  VF operator()(const T* p) const {
-    const hn::Rebind<I, DF> narrow;
-    return hn::Sub(hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(narrow, p))), Set(zero));
-  }
-  VF Part(const T* p, int64_t n) const {
-    HWY_ALIGN float buffer[kLanes] = {};
-    for (int64_t i = 0; i < n; ++i) buffer[i] = One(p[i]);
-    return hn::Load(DF(), buffer);
-  }
-  float One(T x) const { return static_cast<float>(x) - zero; }
-};
-
-/// out[j] = the input row at column first + j * stride, for j in [0, cols); 0 outside of [0, width). May
-/// write zeros to a vector of memory behind.
-template <class R>
-HWY_INLINE void FillRow(const R& read, const typename R::T* row, int64_t width, int64_t first, int64_t stride,
-                        int64_t cols, float* HWY_RESTRICT out) {
-  const int64_t begin = first >= 0 ? 0 : std::min(cols, (-first + stride - 1) / stride);
-  const int64_t end = first >= width ? begin : std::clamp((width - 1 - first) / stride + 1, begin, cols);
-  int64_t j = 0;
-  for (; j < begin; ++j) out[j] = 0;
-  const auto* from = row + first + begin * stride;
-  if (stride == 1) {
-    for (; j + kLanes <= end; j += kLanes, from += kLanes) hn::StoreU(read(from), DF(), out + j);
-    if (j < end) {
-      hn::StoreU(read.Part(from, end - j), DF(), out + j);
-      j += kLanes;
-    }
-  } else {
-    if constexpr (std::is_same_v<typename R::T, float>) {
-      if (stride == 2) {
-        for (; j + kLanes < end; j += kLanes, from += 2 * kLanes) {
-          VF even, odd;
-          hn::LoadInterleaved2(DF(), from, even, odd);
-          hn::StoreU(even, DF(), out + j);
-        }
-      }
-    }
-    for (; j < end; ++j, from += stride) out[j] = read.One(*from);
-  }
-  for (; j < cols; ++j) out[j] = 0;
-}
-
-/// Channels [c0, c0 + count) of the task's group, padded and split by phases.
-template <class R>
-void FillTile(const ConvTask& t, const R& read, int64_t c0, int64_t count) {
-  const ConvArgs& g = *t.args;
-  const ConvPlan& p = *t.plan;
-  const ConvAxis *depth = &g.axes[0], *height = &g.axes[1], *width = &g.axes[2];
-  const int64_t plane = height->in * width->in;
-  const auto* x = static_cast<const typename R::T*>(g.x.data) +
-                  ((t.batch * g.groups + t.group) * g.channels + c0) * depth->in * plane;
-  for (int64_t c = 0; c < count; ++c, x += depth->in * plane) {
-    float* out = t.tile + c * p.channel_floats;
-    std::fill(out + p.used_floats, out + p.channel_floats, 0.0f);
-    for (int64_t d = 0; d < depth->taps; ++d) {
-      const int64_t z = t.depth * depth->stride + depth->tap0 + d * depth->tap_step;
-      const bool inside = z >= 0 && z < depth->in;
-      for (int64_t ph = 0; ph < p.reads[1].phases; ++ph) {
-        const int64_t y0 =
-            t.row0 * height->stride + p.reads[1].lowest + p.reads[1].PhaseOffset(ph, height->stride);
-        for (int64_t pw = 0; pw < p.reads[2].phases; ++pw) {
-          const int64_t x0 =
-              t.col0 * width->stride + p.reads[2].lowest + p.reads[2].PhaseOffset(pw, width->stride);
-          for (int64_t r = 0; r < p.phase_rows; ++r, out += p.pitch) {
-            const int64_t y = y0 + r * height->stride;
-            if (!inside || y < 0 || y >= height->in) {
-              std::fill_n(out, p.pitch, 0.0f);
-            } else {
-              FillRow(read, x + z * plane + y * width->in, width->in, x0, width->stride, p.pitch, out);
-            }
-          }
-        }
-      }
-    }
-  }
-}
 
 /// kRows sums of kVectors vectors each. a[k][a_step], b at offsets[k]. bias: what the sums start with; null:
 /// with what is in c.
@@ -215,62 +108,6 @@ void SweepRows(int64_t rows, const float* a, const float* b, const int32_t* offs
   }
 }
 
-/// Calls fn(function from vector to vector).
-template <class Fn>
-HWY_INLINE void WithActivation(const ConvArgs& g, const Fn& fn) {
-  const VF alpha = Set(g.alpha), beta = Set(g.beta), one = Set(1.0f), zero = Zero();
-  switch (g.activation) {
-    case ConvActivation::kNone:
-      return fn([](VF x) HWY_ATTR { return x; });
-    case ConvActivation::kRelu:
-      return fn([=](VF x) HWY_ATTR { return MaxKeepNaN(zero, x); });
-    case ConvActivation::kClip:
-      return fn([=](VF x) HWY_ATTR { return MinKeepNaN(beta, MaxKeepNaN(alpha, x)); });
-    case ConvActivation::kLeakyRelu:
-      return fn([=](VF x) HWY_ATTR { return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(alpha, x), x); });
-    case ConvActivation::kSigmoid:
-      return fn([](VF x) HWY_ATTR { return Sigmoid(x); });
-    case ConvActivation::kTanh:
-      return fn([](VF x) HWY_ATTR { return Tanh(x); });
-    case ConvActivation::kHardSigmoid:
-      return fn([=](VF x) HWY_ATTR { return MinKeepNaN(one, MaxKeepNaN(zero, hn::MulAdd(alpha, x, beta))); });
-    case ConvActivation::kHardSwish:
-      return fn([=](VF x) HWY_ATTR {
-        const VF gate = hn::MulAdd(x, Set(1.0f / 6), Set(0.5f));
-        return hn::Mul(x, MinKeepNaN(one, MaxKeepNaN(zero, gate)));
-      });
-    case ConvActivation::kSilu:
-      return fn([=](VF x) HWY_ATTR { return hn::Mul(x, Sigmoid(hn::Mul(alpha, x))); });
-    case ConvActivation::kGelu:
-      return fn([](VF x) HWY_ATTR { return GeluErf(x); });
-  }
-}
-
-/// Calls fn(first, out, count) for the runs of outputs among positions [p0, p1) of a tile: `count` from
-/// position `first` on, the first of which is element `out` of a channel of y.
-template <class Fn>
-HWY_INLINE void ForRuns(const ConvTask& t, int64_t p0, int64_t p1, const Fn& fn) {
-  const ConvPlan& p = *t.plan;
-  const ConvAxis *depth = &t.args->axes[0], *height = &t.args->axes[1], *width = &t.args->axes[2];
-  const int64_t rows = std::min(p.tile_rows, height->out - t.row0),
-                cols = std::min(p.tile_cols, width->out - t.col0);
-  for (int64_t r = p0 / p.pitch; r < rows && r * p.pitch < p1; ++r) {
-    const int64_t begin = std::max<int64_t>(p0 - r * p.pitch, 0), end = std::min(cols, p1 - r * p.pitch);
-    if (begin >= end) continue;
-    const int64_t row = (depth->out0 + t.depth * depth->out_step) * height->out_size + height->out0 +
-                        (t.row0 + r) * height->out_step;
-    fn(r * p.pitch + begin, row * width->out_size + width->out0 + (t.col0 + begin) * width->out_step,
-       end - begin);
-  }
-}
-
-/// First element of a channel in y.
-int64_t ChannelStart(const ConvTask& t, int64_t channel) {
-  const ConvArgs& g = *t.args;
-  return (t.batch * g.groups * g.filters + channel) * g.axes[0].out_size * g.axes[1].out_size *
-         g.axes[2].out_size;
-}
-
 template <class E>
 void StoreFloats(const ConvTask& t, int64_t filter0, int64_t filters, const float* sums, int64_t p0,
                  int64_t p1) {
@@ -352,23 +189,6 @@ void StoreIntegers(const ConvTask& t, int64_t filter0, int64_t filters, const in
   });
 }
 
-void Fill(const ConvTask& t, int64_t c0, int64_t count) {
-  const ConvArgs& g = *t.args;
-  const auto zero = static_cast<float>(g.x_zero);
-  switch (g.x.dtype) {
-    case DType::kFloat16:
-      return FillTile(t, FloatReader<F16>(), c0, count);
-    case DType::kBFloat16:
-      return FillTile(t, FloatReader<BF16>(), c0, count);
-    case DType::kUInt8:
-      return FillTile(t, IntegerReader<uint8_t>{zero}, c0, count);
-    case DType::kInt8:
-      return FillTile(t, IntegerReader<int8_t>{zero}, c0, count);
-    default:
-      return FillTile(t, FloatReader<F32>(), c0, count);
-  }
-}
-
 /// True when x may be read where it lies: no vector reaches behind its end.
 bool InPlace(const ConvTask& t) {
   const ConvArgs& g = *t.args;
@@ -440,6 +260,59 @@ void RunPart(const ConvTask& t, const DepthPart& part, bool in_parts) {
   }
 }
 
+/// One filter over one channel, which is in the tile: sums go straight to y.
+template <class E>
+void RunSingle(const ConvTask& t) {
+  constexpr int kUnits = 8;
+  const ConvArgs& g = *t.args;
+  const ConvPlan& p = *t.plan;
+  const int64_t taps = g.taps(), start = ChannelStart(t, t.group);
+  const float* const a = t.packed;
+  const VF bias = Set(g.bias.data ? GetAny(g.bias.data, g.bias.dtype, t.group) : 0.0f);
+  auto* y = static_cast<typename E::T*>(g.y.data);
+  const auto* residual = static_cast<const typename E::T*>(g.residual.data);
+  struct {
+    const float* from;
+    int64_t out, count;
+  } units[kUnits];
+  WithActivation(g, [&](const auto& act) HWY_ATTR {
+    int n = 0;
+    const auto finish = [&]() HWY_ATTR {
+      VF acc[kUnits];
+      for (int i = n; i < kUnits; ++i) units[i].from = units[0].from;
+      ULLAGE_CONV_UNROLL for (int i = 0; i < kUnits; ++i) acc[i] = bias;
+      for (int64_t k = 0; k < taps; ++k) {
+        const VF w = Set(a[k]);
+        const int64_t at = p.offsets[k];
+        ULLAGE_CONV_UNROLL for (int i = 0; i < kUnits; ++i) {
+          acc[i] = hn::MulAdd(w, hn::LoadU(DF(), units[i].from + at), acc[i]);
+        }
+      }
+      HWY_ALIGN float sums[kUnits * kLanes];
+      ULLAGE_CONV_UNROLL for (int i = 0; i < kUnits; ++i) hn::Store(acc[i], DF(), sums + i * kLanes);
+      for (int i = 0; i < n; ++i) {
+        const int64_t out = units[i].out, count = units[i].count;
+        VF v = hn::Load(DF(), sums + i * kLanes);
+        if (count == kLanes) {
+          if (residual) v = hn::Add(v, Load<E>(residual + out));
+          Store<E>(act(v), y + out);
+        } else {
+          if (residual) v = hn::Add(v, LoadPart<E>(residual + out, count));
+          StorePart<E>(act(v), y + out, count);
+        }
+      }
+      n = 0;
+    };
+    ForRuns(t, 0, p.positions, [&](int64_t first, int64_t run_out, int64_t count) HWY_ATTR {
+      for (int64_t j = 0; j < count; j += kLanes) {
+        units[n++] = {t.tile + first + j, start + run_out + j, std::min(kLanes, count - j)};
+        if (n == kUnits) finish();
+      }
+    });
+    if (n > 0) finish();
+  });
+}
+
 }  // namespace
 
 void ConvTile(const ConvTask& t) {
@@ -447,6 +320,11 @@ void ConvTile(const ConvTask& t) {
   const ConvPlan& p = *t.plan;
   const int64_t taps = g.taps(), depth = g.channels * taps;
   if (depth == 0) return RunPart(t, {t.tile, p.offsets, 0, 0, 0, true, true}, false);
+  if (g.channels == 1 && g.filters == 1 && g.axes[2].out_step == 1 && IsFloating(g.y.dtype)) {
+    Fill(t, 0, 1);
+    std::fill_n(t.tile + p.channel_floats, kConvAlign, 0.0f);
+    return WithType(g.y.dtype, [&](auto type) HWY_ATTR { RunSingle<decltype(type)>(t); });
+  }
   const bool in_place = InPlace(t), in_parts = depth > kConvDepth || p.block_channels < g.channels;
   for (int64_t c = 0; c < g.channels; c += p.block_channels) {
     const int64_t count = std::min(p.block_channels, g.channels - c);

@@ -105,8 +105,9 @@ void ConvForm::Run(kernels::KernelContext& context, const dense::ConvArgs& args)
 }
 
 size_t ConvForm::PackedBytes(const FilterShape& f) const {
-  return CheckedMul(static_cast<size_t>(dense::PackedFilterFloats(groups_, f.filters / groups_, f.depth())),
-                    sizeof(float), "filters");
+  return CheckedMul(
+      static_cast<size_t>(dense::PackedFilterFloats(groups_, f.filters / groups_, f.depth(), zero_ >= 0)),
+      sizeof(float), "filters");
 }
 
 dense::FilterSource ConvForm::Source(const FilterShape& f, dense::ConstArray data,

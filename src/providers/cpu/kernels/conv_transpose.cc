@@ -156,7 +156,7 @@ class ConvTransposeKernel final : public Kernel {
   int64_t ClassFloats(const FilterShape& f, const int64_t* first) const {
     int64_t taps = 1;
     for (int i = 0; i < windows_.spatial; ++i) taps *= TapsOf(f, i, first[i]);
-    return dense::PackedFilterFloats(groups_, f.channels, f.filters / groups_ * taps);
+    return dense::PackedFilterFloats(groups_, f.channels, f.filters / groups_ * taps, false);
   }
   int64_t ClassOffset(const FilterShape& f, const int64_t* first) const {
     int64_t offset = 0, at[kMaxSpatial] = {};
@@ -169,7 +169,7 @@ class ConvTransposeKernel final : public Kernel {
   size_t PackedBytes(const FilterShape& f) const {
     // The classes share the taps among them.
     return CheckedMul(static_cast<size_t>(dense::PackedFilterFloats(
-                          groups_, f.channels, CheckedMul(f.filters / groups_, f.size(), "filters"))),
+                          groups_, f.channels, CheckedMul(f.filters / groups_, f.size(), "filters"), false)),
                       sizeof(float), "filters");
   }
 
