@@ -46,6 +46,7 @@ def case(name, op, inputs, outputs, constant=(), domain=MS, opset=None, rtol=1e-
         opsets.append(helper.make_opsetid(domain, 1))
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     options = ort.SessionOptions()
+    options.intra_op_num_threads = 1  # with more, rows of a batch of quantised states are rounded apart
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -315,8 +316,7 @@ def recurrent():
             case(f"quantized_lstm_{direction}{'_columns' if per_column else ''}", "DynamicQuantizeLSTM",
                  [x, w, r, f32(directions, 8 * h), i32(5, 2, 4), f32(directions, b, h), f32(directions, b, h), None,
                   w_scale.astype(np.float32), zero, r_scale.astype(np.float32), zero], 3,
-                 constant=[1, 2, 8, 9, 10, 11], direction=direction, hidden_size=h,
-                 rtol=1e-2, atol=3e-3)  # ONNX Runtime quantises the state by groups of rows that depend on its threads
+                 constant=[1, 2, 8, 9, 10, 11], direction=direction, hidden_size=h)
 
 
 def rotary_scale():

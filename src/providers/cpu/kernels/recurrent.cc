@@ -359,8 +359,7 @@ class RecurrentKernel final : public Kernel {
       dense::Gemm(team, g, scratch);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t s = s0 + i;
-        Step(context, l, d, products + i * l.batch * l.wide(), memory, scratch,
-             [&](int64_t b) { return s < length(b); });
+        Step(context, l, d, products + i * l.batch * l.wide(), memory, scratch, s, length);
         if (!y) continue;
         for (int64_t b = 0; b < l.batch; ++b) {
           const int64_t n = length(b), t = s >= n ? s : backwards ? n - 1 - s : s;
@@ -379,10 +378,11 @@ class RecurrentKernel final : public Kernel {
     }
   }
 
-  /// One step of all sequences for which active(b); `gates` has the products of the inputs and the biases.
-  template <class Active>
+  /// Step s of all sequences that are so long; `gates` has the products of the inputs and the biases.
+  template <class Length>
   void Step(KernelContext& context, const Layout& l, int64_t d, float* gates, float* memory, void* scratch,
-            const Active& active) const {
+            int64_t s, const Length& length) const {
+    const auto active = [&](int64_t b) { return s < length(b); };
     ThreadTeam& team = context.threads();
     const int64_t H = l.hidden, wide = l.wide();
     float* h = memory + l.state();
@@ -390,6 +390,9 @@ class RecurrentKernel final : public Kernel {
     const Activation* f = &activations_[static_cast<size_t>(d) * per_direction_];
     std::copy_n(h, l.batch * H, gated);
     if (quantised_) {
+      // The range is that of the step's outputs before it, which are zeros behind the end of a sequence.
+      for (int64_t b = 0; b < l.batch && context.output(0); ++b)
+        if (s > length(b)) std::fill_n(gated + b * H, H, 0.0f);
       const auto [low, high] = std::minmax_element(gated, gated + l.batch * H);
       RoundToBytes(*low, *high, gated, l.batch * H);
     }
