@@ -35,6 +35,7 @@ void RegisterAll(kernels::Registry& registry) {
   RegisterExactMatMul(registry);
   RegisterQuantizeLinear(registry);
   RegisterConv(registry);
+  RegisterDoubleConv(registry);
   RegisterConvTranspose(registry);
   RegisterRecurrent(registry);
   RegisterEmbedNorm(registry);
@@ -49,6 +50,8 @@ void RegisterAll(kernels::Registry& registry) {
   RegisterTrees(registry);
   RegisterFeatures(registry);
   RegisterStates(registry);
+  RegisterRandom(registry);
+  RegisterMeanVariance(registry);
   RegisterSequences(registry);
   RegisterStrings(registry);
   RegisterEncoders(registry);

@@ -7,6 +7,7 @@
 namespace ullage::cpu {
 
 void RegisterConv(kernels::Registry& registry);
+void RegisterDoubleConv(kernels::Registry& registry);
 void RegisterConvTranspose(kernels::Registry& registry);
 void RegisterPool(kernels::Registry& registry);
 void RegisterChannelNorm(kernels::Registry& registry);
@@ -21,5 +22,7 @@ void RegisterLosses(kernels::Registry& registry);
 void RegisterTrees(kernels::Registry& registry);
 void RegisterFeatures(kernels::Registry& registry);
 void RegisterStates(kernels::Registry& registry);
+void RegisterRandom(kernels::Registry& registry);
+void RegisterMeanVariance(kernels::Registry& registry);
 
 }  // namespace ullage::cpu
