@@ -65,6 +65,12 @@ constexpr OptionSpec kOptions[] = {
      "Let nodes write their results over inputs that are not needed afterwards."},
     {"session.plan_order", OptionType::kBool, "1",
      "Run nodes in an order that takes less memory than the model's, where there is one."},
+    {"session.plan_tile_rows", OptionType::kInt, "0",
+     "Rows of a tile, of everything that can be cut in tiles; 0: chosen, and used where it takes less "
+     "memory."},
+    {"session.plan_tiles", OptionType::kBool, "1",
+     "Run what works on each row by itself (the MLP of a layer, the head) for some rows after the other, "
+     "where that takes less memory."},
     {"session.plan_views", OptionType::kBool, "1",
      "Let the results of Split and Slice lie inside their input, where their bytes lie together."},
     {"session.pre_allocate_execution_buffers", OptionType::kBool, "0",

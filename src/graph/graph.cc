@@ -1,7 +1,8 @@
 #include "graph/graph.h"
 
 #include <algorithm>
-#include <queue>
+#include <bit>
+#include <optional>
 
 #include "core/error.h"
 
@@ -211,9 +212,35 @@ size_t Graph::LiveNodes() const {
       std::count_if(nodes_.begin(), nodes_.end(), [](const auto& n) { return n->alive; }));
 }
 
+namespace {
+
+/// Nodes of which the smallest comes first; new ones are seldom far below the last that came.
+class ReadySet {
+ public:
+  explicit ReadySet(size_t nodes) : words_(nodes / 64 + 1, 0), at_(words_.size()) {}
+  void Add(NodeId id) {
+    const auto word = static_cast<size_t>(id) / 64;
+    words_[word] |= uint64_t{1} << (id % 64);
+    at_ = std::min(at_, word);
+  }
+  std::optional<NodeId> Pop() {
+    while (at_ < words_.size() && words_[at_] == 0) ++at_;
+    if (at_ == words_.size()) return {};
+    const int bit = std::countr_zero(words_[at_]);
+    words_[at_] &= words_[at_] - 1;
+    return static_cast<NodeId>(at_ * 64) + bit;
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+  size_t at_;  // no word before it holds any
+};
+
+}  // namespace
+
 std::vector<NodeId> Graph::Order() const {
   std::vector<int> waiting(nodes_.size(), 0);
-  std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;
+  ReadySet ready(nodes_.size());
   auto for_each_input = [](const Node& n, auto&& fn) {
     for (ValueId v : n.inputs)
       if (v != kNone) fn(v);
@@ -222,18 +249,17 @@ std::vector<NodeId> Graph::Order() const {
   for (const auto& n : nodes_) {
     if (!n->alive) continue;
     for_each_input(*n, [&](ValueId v) { waiting[static_cast<size_t>(n->id)] += value(v).producer != kNone; });
-    if (waiting[static_cast<size_t>(n->id)] == 0) ready.push(n->id);
+    if (waiting[static_cast<size_t>(n->id)] == 0) ready.Add(n->id);
   }
   std::vector<NodeId> order;
   order.reserve(nodes_.size());
-  while (!ready.empty()) {
-    const NodeId id = ready.top();
-    ready.pop();
+  while (const auto next = ready.Pop()) {
+    const NodeId id = *next;
     order.push_back(id);
     for (ValueId v : node(id).outputs) {
       if (v == kNone) continue;
       for (NodeId consumer : value(v).consumers)
-        if (--waiting[static_cast<size_t>(consumer)] == 0) ready.push(consumer);
+        if (--waiting[static_cast<size_t>(consumer)] == 0) ready.Add(consumer);
     }
   }
   if (order.size() == LiveNodes()) return order;

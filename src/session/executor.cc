@@ -166,13 +166,24 @@ void Executor::FinishQueues() {
 }
 
 void Executor::RunSteps(Frame& frame) {
-  const size_t steps = frame.program().steps().size();
-  for (size_t s = 0; s < steps; ++s) {
+  size_t s = 0;
+  for (const Plan::Tiles& tiles : frame.plan_->tiles) {
+    RunSteps(frame, s, static_cast<size_t>(tiles.first));
+    RunTiles(frame, tiles);
+    if (stats) RecordTiles(frame, tiles);
+    s = static_cast<size_t>(tiles.last);
+  }
+  RunSteps(frame, s, frame.program().steps().size());
+  if (!frame.plan_->sync.empty()) FinishQueues();  // the results are there, and the memory is free
+}
+
+void Executor::RunSteps(Frame& frame, size_t first, size_t last) {
+  for (size_t s = first; s < last; ++s) {
     if (stop_ && stop_->load(std::memory_order_relaxed)) throw Error(Code::kInterrupted, "interrupted");
     RunInOrder(frame, s);
+    if (in_tile_) continue;
     for (ValueId v : frame.plan_->last_reads[s]) frame.Drop(v);
   }
-  if (!frame.plan_->sync.empty()) FinishQueues();  // the results are there, and the memory is free
 }
 
 void Executor::RunInOrder(Frame& frame, size_t index) {
@@ -193,6 +204,63 @@ void Executor::RunInOrder(Frame& frame, size_t index) {
     if (sync.records) frame.events_[index]->Record(stream);
     stream.Flush();
   }
+}
+
+namespace {
+
+/// Shows a value's rows from `data` on.
+TensorView Rows(const TensorView& whole, std::byte* data, int64_t rows) {
+  TensorView part = whole;
+  const int rank = whole.shape.rank();
+  for (int d = 0; d + 2 < rank; ++d) part.shape[d] = 1;
+  part.shape[rank - 2] = rows;
+  part.data = data;
+  return part;
+}
+
+}  // namespace
+
+void Executor::RunTiles(Frame& frame, const Plan::Tiles& tiles) {
+  const auto first = static_cast<size_t>(tiles.first), last = static_cast<size_t>(tiles.last);
+  const TensorView lead = frame.value(tiles.outside[0].value);  // an input
+  const int rank = lead.shape.rank();
+  const int64_t rows = lead.shape.elements(0, rank - 1);
+  if (rows <= tiles.rows && rows == lead.shape[rank - 2]) return RunSteps(frame, first, last);
+  /// The whole values come back, whatever happens.
+  struct Whole {
+    Frame& frame;
+    const Plan::Tiles& tiles;
+    bool& in_tile;
+    std::array<TensorView, Plan::kMaxOutside> views;
+    ~Whole() {
+      in_tile = false;
+      for (size_t i = 0; i < tiles.outside.size(); ++i) frame.Show(tiles.outside[i].value, views[i]);
+    }
+  } whole{frame, tiles, in_tile_, {}};
+  for (size_t i = 0; i < tiles.outside.size(); ++i) {
+    const auto& outside = tiles.outside[i];
+    TensorView& view = whole.views[i];
+    view = frame.value(outside.value);
+    if (!outside.written) continue;
+    view.shape = lead.shape;
+    view.shape[rank - 1] = outside.row_bytes / static_cast<int64_t>(BytesOf(view.dtype, 1));
+  }
+  in_tile_ = true;
+  for (int64_t at = 0; at < rows; at += tiles.rows) {
+    const int64_t some = std::min(tiles.rows, rows - at);
+    for (size_t i = 0; i < tiles.outside.size(); ++i) {
+      auto* const data = static_cast<std::byte*>(whole.views[i].data) + at * tiles.outside[i].row_bytes;
+      frame.Show(tiles.outside[i].value, Rows(whole.views[i], data, some));
+    }
+    RunSteps(frame, first, last);
+  }
+}
+
+void Executor::RecordTiles(Frame& frame, const Plan::Tiles& tiles) {
+  for (auto s = static_cast<size_t>(tiles.first); s < static_cast<size_t>(tiles.last); ++s)
+    if (const auto it = tile_temps_.find(s); it != tile_temps_.end())
+      stats->Record(frame, s, it->second.first, it->second.second);
+  tile_temps_.clear();
 }
 
 void Executor::RunStep(Frame& frame, size_t index) {
@@ -244,7 +312,11 @@ void Executor::RunKernel(Frame& frame, size_t index) {
   const bool open = frame.plan_->open_workspace[index] != 0;
   if (open || stats) context.DeclareNow(open);
   frame.program().steps()[index].kernel->Compute(context);
-  if (stats) stats->Record(frame, index, context.temp_sum(), context.temp_peak());
+  if (!stats) return;
+  if (in_tile_)
+    tile_temps_[index] = {context.temp_sum(), context.temp_peak()};
+  else
+    stats->Record(frame, index, context.temp_sum(), context.temp_peak());
 }
 
 void Executor::InferShapes(Frame& frame, size_t index) {

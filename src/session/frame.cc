@@ -94,6 +94,11 @@ void Frame::SetShape(ValueId v, const Shape& shape) {
   ++versions_[static_cast<size_t>(v)];
 }
 
+void Frame::Show(ValueId v, const TensorView& view) {
+  SetShape(v, view.shape);
+  value(v) = view;
+}
+
 Frame::Room Frame::RoomOf(ValueId v) const {
   if (v == kNone) return {};
   const auto i = static_cast<size_t>(v);

@@ -99,6 +99,8 @@ class Frame {
   void Drop(graph::ValueId v) noexcept;
 
   void SetShape(graph::ValueId v, const Shape& shape);
+  /// The value is that one from now on.
+  void Show(graph::ValueId v, const TensorView& view);
   /// The contents changed in a way that rules may see although the shape did not.
   void Touch(graph::ValueId v) { ++versions_[static_cast<size_t>(v)]; }
   /// Where a result is to be written, given or planned; null when its memory is taken in the run.
@@ -161,6 +163,11 @@ class Executor {
   /// Copies within the memory of one device, or the host.
   void CopyWithin(int device, graph::TypeKind kind, const TensorView& from, const TensorView& to);
   void FinishQueues();
+  /// Steps [first, last), looking at `stop_` before each.
+  void RunSteps(Frame& frame, size_t first, size_t last);
+  /// Runs the steps for some rows after the other; see Plan::Tiles.
+  void RunTiles(Frame& frame, const Plan::Tiles& tiles);
+  void RecordTiles(Frame& frame, const Plan::Tiles& tiles);
   /// The frame of body `b` of the step, with its captures set.
   Frame& BodyOf(Frame& frame, size_t index, size_t b);
   /// Has result `v` of a sub-graph written to that memory, where a step of it writes it.
@@ -185,6 +192,9 @@ class Executor {
   memory::Allocator* arena_;
   const std::span<DeviceQueue> queues_;
   const std::atomic<bool>* stop_ = nullptr;
+  bool in_tile_ = false;
+  std::map<size_t, std::pair<int64_t, int64_t>>
+      tile_temps_;  // by step, for statistics when all rows are there
   RunValues rule_values_;
   std::array<RunShapeContext::Result, RunShapeContext::kMaxOutputs> rule_results_;
 };

@@ -228,6 +228,8 @@ void Initializer::CreateProgram() {
   s.program_ = Program::Build(*s.spec_.graph, s.facts_, *s.placed_, s.threads_, &s.spec_.options,
                               FindResidence(*s.placed_, states));
   plan_options.in_place = s.spec_.options.Bool("session.plan_in_place");
+  plan_options.tiles = s.spec_.options.Bool("session.plan_tiles");
+  plan_options.tile_rows = std::max<int64_t>(s.spec_.options.Int("session.plan_tile_rows"), 0);
   plan_options.concat = s.spec_.options.Bool("session.plan_concat");
   for (const StateSpec& spec : s.spec_.states)
     external.push_back(s.program_->outputs()[s.OutputIndex(spec.output)]);

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "memory/checker.h"
 #include "session/plan_check.h"
+#include "session/tiles.h"
 #include "session/unbounded.h"
 
 namespace ullage::session {
@@ -127,11 +128,16 @@ std::vector<std::pair<ValueId, int64_t>> PlacesInConcat(const Program& program,
   return places;
 }
 
+bool IsOutside(const Plan::Tiles& tiles, ValueId v) {
+  return std::any_of(tiles.outside.begin(), tiles.outside.end(),
+                     [&](const Plan::Tiles::Value& value) { return value.value == v; });
+}
+
 /// Builds one plan, step by step; see MakePlan.
 class Planner {
  public:
   Planner(const Program& program, const shapes::GraphFacts& facts, const std::vector<ValueId>& external,
-          int threads, const PlanOptions& options)
+          int threads, const PlanOptions& options, std::vector<Plan::Tiles> tiles)
       : program_(program),
         graph_(program.graph()),
         facts_(facts),
@@ -147,6 +153,7 @@ class Planner {
     plan_->threads = threads;
     plan_->sync = SyncPlan(program, external);
     plan_->arenas.resize(memories_.size());
+    plan_->tiles = std::move(tiles);
     plan_->offsets.assign(n, Plan::kNoOffset);
     plan_->bytes.assign(n, 0);
     for (size_t v = 0; v < n; ++v) plan_->dtypes.push_back(FactsOf(static_cast<ValueId>(v)).dtype);
@@ -185,22 +192,26 @@ class Planner {
   int32_t BufferOf(ValueId v) const { return buffer_of_[static_cast<size_t>(v)]; }
   Memory& MemoryOf(ValueId v) { return memories_[static_cast<size_t>(program_.device(v))]; }
 
-  /// Views count for the value that owns the bytes.
+  /// Tiled steps run again and again: what they share with others lives as long as all of them.
   void FindLives() {
-    last_.assign(program_.value_count(), 0);
-    const auto use = [&](ValueId v, int64_t step) {
-      if (v == kNone) return;
-      auto& last = last_[static_cast<size_t>(program_.root(v))];
-      last = std::max(last, step + 1);
-    };
-    for (int64_t s = 0; s < steps_; ++s) {
-      const Step& step = StepAt(s);
-      for (ValueId v : step.inputs) use(v, s);
-      for (ValueId v : program_.captures(step)) use(v, s);
-      for (ValueId v : step.outputs) use(v, s);
-    }
-    for (ValueId v : program_.outputs()) use(v, steps_);
+    last_ = LastUses(program_);
     if (!plan_->sync.empty()) plan_->sync.ExtendLives(program_, &last_);
+    uses_ = last_;
+    first_.assign(program_.value_count(), -1);
+    for (int64_t s = 0; s < steps_; ++s)
+      for (ValueId v : StepAt(s).outputs)
+        if (v != kNone) first_[static_cast<size_t>(v)] = s;
+    tile_of_.assign(program_.steps().size(), nullptr);
+    for (const Plan::Tiles& tiles : plan_->tiles) {
+      for (int32_t s = tiles.first; s < tiles.last; ++s) tile_of_[static_cast<size_t>(s)] = &tiles;
+      for (const auto& outside : tiles.outside) {
+        const auto root = static_cast<size_t>(program_.root(outside.value));
+        if (outside.written)
+          first_[root] = tiles.first;
+        else
+          last_[root] = std::max<int64_t>(last_[root], tiles.last);
+      }
+    }
   }
 
   void AddValues() {
@@ -218,12 +229,23 @@ class Planner {
         b.id = v;
         b.size = bytes;
         b.alignment = std::max(b.alignment, program_.alignment(program_.device(v)));
-        b.first = s;
+        b.first = first_[static_cast<size_t>(v)];
         b.last = std::min(last, steps_);
-        if (o == 0 && options_.in_place) b.in_place = DyingPartner(step, s);
         Memory& memory = MemoryOf(v);
+        const Plan::Tiles* tiles = tile_of_[static_cast<size_t>(s)];
+        const bool inside = tiles && !IsOutside(*tiles, v);
+        if (inside) b.size = tiles->rows * RowBytes(FactsOf(v));
+        if (o == 0 && options_.in_place) {
+          const int32_t partner = DyingPartner(step, s);
+          // Where both are cut in tiles, each row lies on its own row: they are the same memory all the time.
+          if (tiles && !inside && partner != memory::kNoBuffer &&
+              memory.buffers[static_cast<size_t>(partner)].first < b.first)
+            b.alias_of = partner;
+          else
+            b.in_place = partner;
+        }
         buffer_of_[static_cast<size_t>(v)] = static_cast<int32_t>(memory.buffers.size());
-        plan_->bytes[static_cast<size_t>(v)] = bytes;
+        plan_->bytes[static_cast<size_t>(v)] = b.size;
         memory.buffers.push_back(b);
         memory.owner.push_back(v);
       }
@@ -234,7 +256,7 @@ class Planner {
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       if (!MayTakeOver(program_, facts_, step, i)) continue;
       const ValueId root = program_.root(step.inputs[i]);
-      if (BufferOf(root) != memory::kNoBuffer && last_[static_cast<size_t>(root)] == s + 1)
+      if (BufferOf(root) != memory::kNoBuffer && uses_[static_cast<size_t>(root)] == s + 1)
         return BufferOf(root);
     }
     return memory::kNoBuffer;
@@ -286,7 +308,8 @@ class Planner {
     for (int64_t s = 0; s < steps_; ++s) {
       const Step& step = StepAt(s);
       if (!step.kernel) continue;
-      auto requirements = StepWorkspace(program_, step, facts_, threads_);
+      const Plan::Tiles* tiles = tile_of_[static_cast<size_t>(s)];
+      auto requirements = StepWorkspace(program_, step, facts_, threads_, tiles ? tiles->rows : 0);
       if (!requirements) {
         plan_->open_workspace[static_cast<size_t>(s)] = 1;
         continue;
@@ -439,21 +462,50 @@ class Planner {
   PlanOptions options_;
   int64_t steps_;
   std::unique_ptr<Plan> plan_;
-  std::vector<Memory> memories_;    // by device
-  std::vector<uint8_t> external_;   // by value
-  std::vector<int64_t> last_;       // by root: end of its life
-  std::vector<int32_t> buffer_of_;  // by value
+  std::vector<Memory> memories_;              // by device
+  std::vector<uint8_t> external_;             // by value
+  std::vector<int64_t> uses_, first_, last_;  // by value: LastUses(); its life
+  std::vector<const Plan::Tiles*> tile_of_;   // by step
+  std::vector<int32_t> buffer_of_;            // by value
 };
 
 }  // namespace
 
+std::vector<int64_t> LastUses(const Program& program) {
+  std::vector<int64_t> last(program.value_count(), 0);
+  const auto use = [&](ValueId v, int64_t step) {
+    if (v == kNone) return;
+    auto& l = last[static_cast<size_t>(program.root(v))];
+    l = std::max(l, step + 1);
+  };
+  const auto steps = static_cast<int64_t>(program.steps().size());
+  for (int64_t s = 0; s < steps; ++s) {
+    const Step& step = program.steps()[static_cast<size_t>(s)];
+    for (ValueId v : step.inputs) use(v, s);
+    for (ValueId v : program.captures(step)) use(v, s);
+    for (ValueId v : step.outputs) use(v, s);
+  }
+  for (ValueId v : program.outputs()) use(v, steps);
+  return last;
+}
+
 std::optional<std::vector<memory::WorkspaceRequirement>> StepWorkspace(const Program& program,
                                                                        const Step& step,
                                                                        const shapes::GraphFacts& facts,
-                                                                       int threads) {
-  std::vector<ops::ValueFacts> in, out;
-  for (ValueId v : step.inputs) in.push_back(v == kNone ? ops::ValueFacts{} : facts.of(program.source(v)));
-  for (ValueId v : step.outputs) out.push_back(v == kNone ? ops::ValueFacts{} : facts.of(v));
+                                                                       int threads, int64_t rows) {
+  const auto list = [&](const std::vector<ValueId>& values) {
+    std::vector<ops::ValueFacts> all;
+    for (ValueId v : values) {
+      if (v == kNone)
+        all.emplace_back();
+      else
+        all.push_back(rows > 0 && program.place(v) != Place::kConstant
+                          ? TileFacts(facts.of(program.source(v)), rows)
+                          : facts.of(program.source(v)));
+    }
+    return all;
+  };
+  const std::vector<ops::ValueFacts> in = list(step.inputs), out = list(step.outputs);
   if (!Bounded(in) || !Bounded(out)) return std::nullopt;
   std::vector<memory::WorkspaceRequirement> requirements;
   step.kernel->DeclareWorkspaceRequirements({in, out, threads}, requirements);
@@ -480,7 +532,18 @@ bool MayTakeOver(const Program& program, const shapes::GraphFacts& facts, const 
 std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts& facts,
                                const std::vector<ValueId>& external, int threads,
                                const PlanOptions& options) {
-  auto plan = Planner(program, facts, external, threads, options).Run();
+  const auto plan_with = [&](std::vector<Plan::Tiles> tiles) {
+    return Planner(program, facts, external, threads, options, std::move(tiles)).Run();
+  };
+  std::unique_ptr<Plan> plan;
+  // Tiles are for the host's memory: what runs on queues is issued once.
+  if (options.tiles && !options.quick && program.device_count() == 1)
+    if (auto tiles = ChooseTiles(program, facts, external, threads, options.tile_rows); !tiles.empty())
+      plan = plan_with(std::move(tiles));
+  if (!plan || options.tile_rows == 0) {
+    auto whole = plan_with({});
+    if (!plan || whole->host().bytes <= plan->host().bytes) plan = std::move(whole);
+  }
   if (!options.quick) RequireSoundPlan(program, facts, external, *plan);
   return plan;
 }

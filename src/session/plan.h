@@ -38,6 +38,20 @@ struct Plan {
     int64_t bytes = 0;
   };
   std::vector<std::vector<StepBuffer>> step_buffers;
+  /// Steps [first, last) that run for `rows` rows of their values at a time, where a run has more. What they
+  /// hand to each other is planned as large as a tile.
+  struct Tiles {
+    int32_t first = 0, last = 0;
+    int64_t rows = 0;
+    struct Value {
+      graph::ValueId value = graph::kNone;
+      int64_t row_bytes = 0;
+      bool written = false;
+    };
+    std::vector<Value> outside;  ///< what they share with other steps: rows of it at a time; inputs first
+  };
+  static constexpr size_t kMaxOutside = 48;
+  std::vector<Tiles> tiles;  ///< in order
   /// By step, by body: the plan of the sub-graph, with offsets already shifted into these arenas.
   std::vector<std::vector<std::unique_ptr<Plan>>> bodies;
 
@@ -72,7 +86,9 @@ struct Plan {
 };
 
 struct PlanOptions {
-  bool in_place = true;  ///< results over inputs that die
+  bool in_place = true;   ///< results over inputs that die
+  bool tiles = true;      ///< runs of steps that work on rows, some rows at a time (tiles.h)
+  int64_t tile_rows = 0;  ///< of every such run; 0: chosen, where it helps
   bool concat = true;  ///< inputs of a Concat in their places in its result, where that takes no more memory
   bool quick = false;  ///< greedy packing only, and no judge: for comparisons
 };
@@ -82,11 +98,15 @@ std::unique_ptr<Plan> MakePlan(const Program& program, const shapes::GraphFacts&
                                const std::vector<graph::ValueId>& external, int threads,
                                const PlanOptions& options = {});
 
-/// What the step's kernel declares for the facts; nothing when they bound too little to ask it.
+/// What the step's kernel declares for the facts, or, of a step that works on rows, for `rows` of them;
+/// nothing when they bound too little to ask it.
 std::optional<std::vector<memory::WorkspaceRequirement>> StepWorkspace(const Program& program,
                                                                        const Step& step,
                                                                        const shapes::GraphFacts& facts,
-                                                                       int threads);
+                                                                       int threads, int64_t rows = 0);
+/// By value: one more than the last step that uses its bytes, views counted for their root; for results of
+/// the graph one more than the number of steps.
+std::vector<int64_t> LastUses(const Program& program);
 /// Whether, in every run within the facts, the step's first result may be written over its input `i`: the
 /// same type and shape, all of the root's bytes, read at no other input. That nobody needs the input later is
 /// not looked at.

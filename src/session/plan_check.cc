@@ -1,9 +1,11 @@
 #include "session/plan_check.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "core/error.h"
+#include "session/tiles.h"
 #include "session/unbounded.h"
 
 namespace ullage::session {
@@ -30,7 +32,16 @@ class PlanJudge {
   std::vector<std::string> Run() {
     owners_.resize(program_.value_count());
     for (size_t v = 0; v < owners_.size(); ++v) owners_[v] = static_cast<ValueId>(v);
-    for (size_t s = 0; s < program_.steps().size() && faults_.size() < kMaxFaults; ++s) RunStep(s);
+    size_t s = 0;
+    const auto run_until = [&](size_t end) {
+      for (; s < end && faults_.size() < kMaxFaults; ++s) RunStep(s);
+    };
+    for (const Plan::Tiles& tiles : plan_.tiles) {
+      run_until(static_cast<size_t>(tiles.first));
+      RunTiles(tiles);
+      s = static_cast<size_t>(tiles.last);
+    }
+    run_until(program_.steps().size());
     for (ValueId v : program_.outputs()) Read(v, "the end of the run");
     return std::move(faults_);
   }
@@ -57,13 +68,58 @@ class PlanJudge {
   int64_t ArenaEnd(int device) const {
     return Base(device) + plan_.arenas[static_cast<size_t>(device)].bytes;
   }
+  std::string NodeName(size_t s) const { return graph_.node(program_.steps()[s].node).name; }
   void Report(std::string fault) { faults_.push_back(std::move(fault)); }
 
-  /// Where a value that the arena holds lies; empty for all others.
+  /// Where a value that the arena holds lies, within tiles the rows of the tile; empty for all others.
   Range Of(ValueId v) const {
     if (v == kNone || plan_.offsets[static_cast<size_t>(v)] == Plan::kNoOffset) return {};
     const int64_t at = Base(program_.device(v)) + plan_.offsets[static_cast<size_t>(v)];
-    return {at, at + std::max<int64_t>(BytesUpper(FactsOf(v)), 0)};
+    const int64_t bytes = std::max<int64_t>(BytesUpper(FactsOf(v)), 0);
+    if (const auto it = rows_.find(v); it != rows_.end())
+      return {at + std::min(it->second.begin, bytes), at + std::min(it->second.end, bytes)};
+    return {at, at + bytes};
+  }
+
+  /// Two tiles, as large as the plan says, stand for all: the second finds what the first has left.
+  void RunTiles(const Plan::Tiles& tiles) {
+    const auto first = static_cast<size_t>(tiles.first), last = static_cast<size_t>(tiles.last);
+    if (tiles.first < 0 || first >= last || last > program_.steps().size() || tiles.rows <= 0)
+      return Report(StrCat("steps ", tiles.first, " to ", tiles.last, " are no tiles"));
+    std::map<ValueId, int64_t> row_bytes;
+    for (size_t s = first; s < last; ++s) {
+      const auto step = ReadRowStep(program_, facts_, program_.steps()[s]);
+      if (!step) return Report(StrCat("node ", NodeName(s), " does not work on rows, but is tiled"));
+      for (const auto* list : {&step->inputs, &step->outputs})
+        for (ValueId v : *list) row_bytes[v] = RowBytes(FactsOf(v));
+    }
+    for (const auto& outside : tiles.outside) {
+      const auto it = row_bytes.find(outside.value);
+      if (it == row_bytes.end() || it->second != outside.row_bytes)
+        return Report(StrCat(Name(outside.value), " has no rows of ", outside.row_bytes, " bytes"));
+    }
+    tiles_ = &tiles;
+    for (int64_t tile = 0; tile < 2; ++tile) {
+      for (const auto& [v, bytes] : row_bytes) rows_[v] = {0, tiles.rows * bytes};
+      for (const auto& outside : tiles.outside) {
+        const auto it = row_bytes.find(outside.value);
+        const Range rows{tile * tiles.rows * it->second,
+                         tile == 0 ? tiles.rows * it->second : std::numeric_limits<int64_t>::max() / 2};
+        rows_[outside.value] = rows;
+        // Of a view of the same bytes: the same rows.
+        const ValueId owner = owners_[static_cast<size_t>(outside.value)];
+        if (BytesUpper(FactsOf(owner)) == BytesUpper(FactsOf(outside.value))) rows_[owner] = rows;
+      }
+      for (const auto& outside : tiles.outside) {  // of a part: all that it is a part of
+        const ValueId owner = owners_[static_cast<size_t>(outside.value)];
+        if (BytesUpper(FactsOf(owner)) != BytesUpper(FactsOf(outside.value))) rows_.erase(owner);
+      }
+      for (size_t s = first; s < last; ++s) RunStep(s);
+    }
+    for (const auto& outside : tiles.outside) row_bytes.erase(outside.value);
+    for (const auto& [v, bytes] : row_bytes) Claim(Of(v), {});  // a tile of it: nothing for those that follow
+    rows_.clear();
+    tiles_ = nullptr;
   }
 
   void Claim(const Range& range, std::vector<ValueId> values) {
@@ -152,7 +208,9 @@ class PlanJudge {
   std::vector<Range> Scratch(size_t s) const {
     const Step& step = program_.steps()[s];
     std::vector<Range> ranges;
-    if (const auto wanted = step.kernel ? StepWorkspace(program_, step, facts_, plan_.threads) : std::nullopt)
+    if (const auto wanted =
+            step.kernel ? StepWorkspace(program_, step, facts_, plan_.threads, tiles_ ? tiles_->rows : 0)
+                        : std::nullopt)
       for (const auto& r : *wanted) {
         const int device = r.on_host ? 0 : step.device;
         const Plan::Arena& arena = plan_.arenas[static_cast<size_t>(device)];
@@ -246,6 +304,8 @@ class PlanJudge {
   std::vector<uint8_t> external_;       // by value
   std::vector<ValueId> owners_;         // by value: who holds its bytes
   std::map<int64_t, Tenants> tenants_;  // by first byte
+  std::map<ValueId, Range> rows_;       // within tiles: which bytes of a value
+  const Plan::Tiles* tiles_ = nullptr;
   std::vector<std::string> faults_;
 };
 

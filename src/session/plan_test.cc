@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 
 #include "core/error.h"
@@ -152,6 +153,112 @@ TEST(Plan, TheJudgeNamesBrokenPlans) {
   says("over its input", [](Judged& j) { std::swap(j.offset("u"), j.offset("w")); });
   // A result that outlives its bytes: w is an output of the graph.
   says("the end of the run reads w", [](Judged& j) { j.offset("y") = j.offset("w"); });
+}
+
+/// y = h + down(silu(gate(h)) * up(h)), h = tanh(x), x [S, 8], with a wide middle.
+std::shared_ptr<Graph> Mlp() {
+  auto g = std::make_shared<Graph>();
+  g->name = "mlp";
+  g->opsets = {{"", 21}};
+  const ValueId x = g->AddInput("x", DType::kFloat, graph::DeclaredShape{{-1, "s"}, {8, ""}});
+  const auto weights = [&](const char* name, const Shape& shape) {
+    std::vector<float> w(static_cast<size_t>(shape.elements()));
+    for (size_t i = 0; i < w.size(); ++i) w[i] = std::sin(static_cast<float>(i) * 0.37f) * 0.3f;
+    return g->AddConstant(name, graph::MakeFloats(shape, w));
+  };
+  const auto node = [&](const char* op, std::vector<ValueId> in, const char* out) {
+    const ValueId v = g->AddValue(out);
+    g->AddNode("", op, out, std::move(in), {v});
+    return v;
+  };
+  const ValueId h = node("Tanh", {x}, "h");
+  const ValueId gate = node("MatMul", {h, weights("w_gate", {8, 64})}, "gate");
+  const ValueId up = node("MatMul", {h, weights("w_up", {8, 64})}, "up");
+  const ValueId act = node("Mul", {node("Sigmoid", {gate}, "silu"), up}, "act");
+  const ValueId down = node("MatMul", {act, weights("w_down", {64, 8})}, "down");
+  g->outputs = {node("Add", {h, down}, "y")};
+  return g;
+}
+
+std::vector<ops::ValueFacts> UpToRows(int64_t rows, ops::SymbolTable& table) {
+  ops::ValueFacts f;
+  f.dtype = DType::kFloat;
+  f.shape = ops::BoundedShape::OfDims({table.Symbol("s", 1, rows), ops::Bound::Exactly(8)});
+  return {f};
+}
+
+std::unique_ptr<Session> MakeMlp(int64_t rows, const char* option, const char* value) {
+  SessionSpec spec;
+  spec.model_name = "mlp";
+  spec.graph = Mlp();
+  spec.threads = 2;
+  spec.profiles = {{"only", [rows](const Graph&, ops::SymbolTable& t) { return UpToRows(rows, t); }}};
+  spec.options.Set("session.pre_allocate_execution_buffers", "1");
+  spec.options.Set(option, value);
+  return Session::Create(std::move(spec));
+}
+
+std::vector<float> RunMlp(Session& session, int64_t rows, const std::atomic<bool>* stop = nullptr) {
+  std::vector<float> x(static_cast<size_t>(rows * 8));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::cos(static_cast<float>(i) * 0.71f);
+  const TensorView view{x.data(), DType::kFloat, Shape{rows, 8}, 0};
+  const Execution run = session.Run(0, {&view, 1}, stop);
+  const TensorView& y = run.output(0);
+  EXPECT_TRUE(y.shape == (Shape{rows, 8}));
+  return {y.as<float>(), y.as<float>() + y.elements()};
+}
+
+TEST(Plan, TilesTakeLessAndChangeNoBit) {
+  const auto whole = MakeMlp(600, "session.plan_tiles", "0");
+  const auto tiled = MakeMlp(600, "session.plan_tiles", "1");
+  const auto few = MakeMlp(600, "session.plan_tile_rows", "7");
+  EXPECT_TRUE(whole->profile_plans()[0].plan->tiles.empty());
+  ASSERT_FALSE(tiled->profile_plans()[0].plan->tiles.empty());
+  EXPECT_LT(3 * tiled->profile_plans()[0].plan->host().bytes,
+            2 * whole->profile_plans()[0].plan->host().bytes);
+  for (int64_t rows : {600, 1, 7, 8, 255, 256, 257, 513, 600}) {
+    const auto expected = RunMlp(*whole, rows);
+    EXPECT_EQ(RunMlp(*tiled, rows), expected) << rows;
+    EXPECT_EQ(RunMlp(*few, rows), expected) << rows;
+  }
+  EXPECT_EQ(tiled->allocations_during_run(), 0);
+}
+
+TEST(Plan, AnInterruptedTileLeavesNothingBehind) {
+  const auto session = MakeMlp(64, "session.plan_tile_rows", "4");
+  const auto expected = RunMlp(*session, 64);
+  const std::atomic<bool> stop{true};
+  EXPECT_THROW(RunMlp(*session, 64, &stop), Error);
+  EXPECT_EQ(RunMlp(*session, 64), expected);
+}
+
+TEST(Plan, TheJudgeNamesBrokenTiles) {
+  auto graph = Mlp();
+  ops::SymbolTable table;
+  const auto facts = shapes::Propagate(*graph, UpToRows(600, table), {}, table);
+  const auto placed = OnCpu(*graph, facts);
+  const auto program = Program::Build(*graph, facts, *placed, 1);
+  PlanOptions options;
+  options.tile_rows = 100;
+  const auto says = [&](const char* part, auto&& damage) {
+    const auto plan = MakePlan(*program, facts, {}, 1, options);
+    ASSERT_EQ(plan->tiles.size(), 1u);
+    ASSERT_TRUE(CheckPlan(*program, facts, {}, *plan).empty());
+    damage(*plan);
+    std::string faults;
+    for (const auto& fault : CheckPlan(*program, facts, {}, *plan)) faults += fault + "\n";
+    EXPECT_NE(faults.find(part), std::string::npos) << "expected " << part << ", found: " << faults;
+  };
+  const auto at = [&](const char* name) { return static_cast<size_t>(graph->FindValue(name)); };
+  // The first tile leaves what it made; the second may not have written over what follows.
+  says("over its input", [&](Plan& plan) { plan.offsets[at("gate")] = plan.offsets[at("h")]; });
+  says("outside the arena", [&](Plan& plan) { plan.offsets[at("act")] = plan.host().bytes; });
+  says("has no rows", [&](Plan& plan) { plan.tiles[0].outside[0].row_bytes += 4; });
+  // What follows the tiles needs all rows.
+  says("when its bytes do not hold it", [&](Plan& plan) {
+    plan.tiles[0].last -= 1;
+    plan.tiles[0].outside.pop_back();
+  });
 }
 
 TEST(Plan, TheJudgeNamesWorkspacesOverValues) {

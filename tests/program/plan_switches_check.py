@@ -19,12 +19,13 @@ import tempfile
 import numpy as np
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-SWITCHES = ["order", "views", "in_place", "concat"]
-WAYS = {"all": [], **{f"without {s}": [s] for s in SWITCHES}, "none": SWITCHES}
+SWITCHES = ["order", "views", "in_place", "concat", "tiles"]
+WAYS = {"all": [], **{f"without {s}": [f"plan_{s}=0"] for s in SWITCHES}, "none": [f"plan_{s}=0" for s in SWITCHES],
+        "tiles of 3 rows": ["plan_tile_rows=3"], "tiles of 4 rows": ["plan_tile_rows=4"]}
 
 
 def options(way):
-    return [x for s in WAYS[way] for x in ("--option", f"session.plan_{s}=0")]
+    return [x for s in WAYS[way] for x in ("--option", f"session.{s}")]
 
 
 class Check:
