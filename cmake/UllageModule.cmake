@@ -4,6 +4,13 @@
 #   caller with set_source_files_properties.
 function(ullage_module name)
   cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE_DEPS;TEST_DEPS;EXCLUDE" ${ARGN})
+  if(name IN_LIST ULLAGE_LINKED)
+    add_library(ullage_${name} STATIC IMPORTED GLOBAL)
+    set_target_properties(ullage_${name} PROPERTIES IMPORTED_LOCATION ${ULLAGE_LINKED_FROM}/archive/libullage_${name}.a)
+    target_include_directories(ullage_${name} INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(ullage_${name} INTERFACE ${ARG_DEPS} ${ARG_PRIVATE_DEPS})
+    return()
+  endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   if(ARG_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")

@@ -53,7 +53,7 @@ struct SessionOptions {
 /// until the Run ends.
 struct InputTensor {
   std::string_view name;
-  const void* data = nullptr;
+  const void* data = nullptr;  ///< of kString: std::string objects
   DType dtype = DType::kUndefined;
   Shape shape;
 };
@@ -105,8 +105,9 @@ struct DeviceMemory {
 class Session {
  public:
   /// `model` is an .onnx or .gguf file, a folder, or a name in the model store. Throws kUsage when nothing is
-  /// there or an option is wrong, kInvalidModel, kUnsupported (naming every operator that cannot run), and
-  /// kDoesNotFit with the account of what is needed.
+  /// there or an option is wrong, kInvalidModel, kUnsupported (naming every operator that cannot run, or an
+  /// input that is a sequence or an optional), and kDoesNotFit, before anything large is taken, with the
+  /// account of what is needed and the changes that would help.
   static Session Load(const std::string& model, const SessionOptions& options = {});
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -117,11 +118,12 @@ class Session {
   const std::vector<ValueInfo>& outputs() const;
 
   /// Runs the graph on one tensor per input, in any order. Names, types, shapes and bounds are checked before
-  /// anything executes (kInvalidInput).
+  /// anything executes (kInvalidInput). Outputs that are sequences or optionals are kUnsupported; leave them
+  /// out of options.outputs.
   std::vector<NamedTensor> Run(std::span<const InputTensor> inputs, const RunOptions& options = {}) const;
   /// The same into memory of the caller, which must not overlap that of the inputs; options.outputs is not
-  /// used. Allocates nothing itself. An output that is larger than its capacity is kInvalidInput, naming both
-  /// sizes; the contents of all outputs are then undefined.
+  /// used, strings are kUnsupported. Allocates nothing itself. An output that is larger than its capacity is
+  /// kInvalidInput, naming both sizes; the contents of all outputs are then undefined.
   void Run(std::span<const InputTensor> inputs, std::span<OutputTensor> outputs,
            const RunOptions& options = {}) const;
 

@@ -14,7 +14,7 @@
 namespace ullage {
 
 /// A dense, row-major tensor with memory of its own, aligned to 64 bytes. Types below a byte are packed, low
-/// bits first. Movable; copies are made by Clone() only. Not synchronised.
+/// bits first; strings are std::string objects. Movable; copies are made by Clone() only. Not synchronised.
 class Tensor {
  public:
   Tensor() = default;
@@ -28,10 +28,13 @@ class Tensor {
     return FromBytes(dtype, shape, elements.data(), elements.size_bytes());
   }
   static Tensor FromBytes(DType dtype, const Shape& shape, const void* data, size_t bytes);
+  /// A tensor of strings (kString).
+  static Tensor OfStrings(const Shape& shape, std::span<const std::string> elements);
 
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   int64_t elements() const { return shape_.elements(); }
+  /// Of the memory behind data(); 0 for strings.
   size_t bytes() const { return bytes_; }
   std::byte* data() { return data_.get(); }
   const std::byte* data() const { return data_.get(); }
@@ -46,7 +49,9 @@ class Tensor {
     RequireElementSize(sizeof(T));
     return {reinterpret_cast<const T*>(data_.get()), bytes_ / sizeof(T)};
   }
-  Tensor Clone() const { return FromBytes(dtype_, shape_, data_.get(), bytes_); }
+  /// The elements of a tensor of strings; of another one it is kInvalidInput.
+  std::span<const std::string> strings() const;
+  Tensor Clone() const;
 
  private:
   struct Free {
@@ -58,6 +63,7 @@ class Tensor {
   Shape shape_;
   size_t bytes_ = 0;
   std::unique_ptr<std::byte, Free> data_;
+  std::vector<std::string> strings_;
 };
 
 /// "Nothing bounds it."
@@ -73,6 +79,7 @@ struct DimInfo {
 /// One input or output of a model.
 struct ValueInfo {
   std::string name;
+  bool is_tensor = true;  ///< false: a sequence or an optional, which Run() neither takes nor gives
   DType dtype = DType::kUndefined;
   bool rank_known = true;  ///< false: `dims` is empty and says nothing
   std::vector<DimInfo> dims;

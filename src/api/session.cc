@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "api/graph_session.h"
 #include "core/error.h"
@@ -15,6 +16,7 @@ namespace {
 ValueInfo InfoOf(const graph::Value& value, const std::string& name, const ops::ValueFacts& facts) {
   ValueInfo info;
   info.name = name;
+  info.is_tensor = value.kind == graph::TypeKind::kTensor;
   info.dtype = facts.dtype != DType::kUndefined ? facts.dtype : value.dtype;
   info.rank_known = facts.shape.known_rank();
   for (int d = 0; d < facts.shape.rank; ++d) {
@@ -43,6 +45,13 @@ struct Session::Impl {
   std::vector<ValueInfo> inputs, outputs;
   std::map<std::string, size_t, std::less<>> input_index, output_index;
 
+  /// Throws unless it is a tensor.
+  void RequireTensor(size_t output) const {
+    if (session->output_kind(output) != graph::TypeKind::kTensor)
+      Throw(Code::kUnsupported, "output ", outputs[output].name,
+            " is a sequence or an optional; sessions return tensors only");
+  }
+
   size_t Output(std::string_view name) const {
     const auto it = output_index.find(name);
     return it != output_index.end() ? it->second : session->OutputIndex(name);
@@ -58,12 +67,13 @@ struct Session::Impl {
       if (views[index].dtype != DType::kUndefined)
         Throw(Code::kInvalidInput, "input ", in.name, " is given twice");
       const int bits = BitsOf(in.dtype);
-      if (bits == 0)
+      if (bits == 0 && in.dtype != DType::kString)
         Throw(Code::kInvalidInput, "input ", in.name, ": values of type ", NameOf(in.dtype),
               " cannot be given");
       const bool empty = std::any_of(in.shape.begin(), in.shape.end(), [](int64_t d) { return d == 0; });
       if (!in.data && !empty) Throw(Code::kInvalidInput, "input ", in.name, " has no data");
-      const size_t alignment = static_cast<size_t>(std::clamp(bits / 8, 1, 8));
+      const size_t alignment =
+          in.dtype == DType::kString ? alignof(std::string) : static_cast<size_t>(std::clamp(bits / 8, 1, 8));
       if (reinterpret_cast<uintptr_t>(in.data) % alignment != 0)
         Throw(Code::kInvalidInput, "input ", in.name, ": data are not aligned to ", alignment, " bytes");
       views[index] = {const_cast<void*>(in.data), in.dtype, in.shape, 0};
@@ -103,14 +113,25 @@ Session Session::Load(const std::string& model, const SessionOptions& options) {
   api::GraphOptions graph_options;
   for (const auto& [key, value] : options.values) graph_options.options.Set(key, value);
   graph_options.cpu_limit = CpuLimit(options.limits);
-  graph_options.max_shapes = options.max_shapes;
-  graph_options.exact_shapes = options.exact_shapes;
+  for (const auto& [input, shape] : options.max_shapes)
+    graph_options.limits.push_back({input, {shape.begin(), shape.end()}, "max_shapes"});
   graph_options.more_outputs = options.more_outputs;
-  graph_options.plan_only = options.plan_only;
   const llm::ModelSource source = llm::FindModel(model, options.variant, options.plan_only);
   graph_options.model_folder = source.folder;
-  auto graph = llm::LoadGraph(source, options.plan_only, options.max_positions);
-  return WrapSession(api::CreateGraphSession(std::move(graph), source.name, graph_options));
+  // The first graph that is needed shows what it takes.
+  const bool planned_first = options.plan_only || graph_options.cpu_limit;
+  auto graph = llm::LoadGraph(source, planned_first, options.max_positions);
+  for (graph::ValueId v : graph->inputs)
+    if (graph->value(v).kind != graph::TypeKind::kTensor)
+      Throw(Code::kUnsupported, "input ", graph->value(v).name,
+            " is a sequence or an optional; sessions take tensors only");
+  graph_options.actual = api::ExactFacts(*graph, options.exact_shapes);
+  const api::GraphLoader load = [&](bool plan_only) {
+    if (plan_only == planned_first && graph) return std::exchange(graph, nullptr);
+    return llm::LoadGraph(source, plan_only, options.max_positions);
+  };
+  return WrapSession(options.plan_only ? api::PlanGraphSession(load, source.name, graph_options, nullptr)
+                                       : api::CreateGraphSession(load, source.name, graph_options));
 }
 
 const std::vector<ValueInfo>& Session::inputs() const {
@@ -126,20 +147,29 @@ std::vector<NamedTensor> Session::Run(std::span<const InputTensor> inputs, const
   for (std::string_view name : options.outputs) wanted.push_back(impl_->Output(name));
   if (options.outputs.empty())
     for (size_t o = 0; o < impl_->outputs.size(); ++o) wanted.push_back(o);
+  for (size_t o : wanted) impl_->RequireTensor(o);
   const session::Execution execution = impl_->Execute(inputs, options);
   std::vector<NamedTensor> results;
   results.reserve(wanted.size());
   for (size_t o : wanted) {
     const TensorView& view = execution.output(o);
-    results.push_back(
-        {impl_->outputs[o].name, Tensor::FromBytes(view.dtype, view.shape, view.data, view.bytes())});
+    Tensor tensor =
+        view.dtype == DType::kString
+            ? Tensor::OfStrings(view.shape, {view.as<std::string>(), static_cast<size_t>(view.elements())})
+            : Tensor::FromBytes(view.dtype, view.shape, view.data, view.bytes());
+    results.push_back({impl_->outputs[o].name, std::move(tensor)});
   }
   return results;
 }
 
 void Session::Run(std::span<const InputTensor> inputs, std::span<OutputTensor> outputs,
                   const RunOptions& options) const {
-  for (const OutputTensor& out : outputs) impl_->Output(out.name);
+  for (const OutputTensor& out : outputs) {
+    const size_t o = impl_->Output(out.name);
+    impl_->RequireTensor(o);
+    if (impl_->outputs[o].dtype == DType::kString)
+      Throw(Code::kUnsupported, "output ", out.name, ": strings are not written into memory of the caller");
+  }
   const session::Execution execution = impl_->Execute(inputs, options);
   for (OutputTensor& out : outputs) {
     const TensorView& view = execution.output(impl_->Output(out.name));

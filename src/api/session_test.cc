@@ -240,6 +240,99 @@ TEST_F(SessionTest, ThreadsRunItSideBySide) {
   }
 }
 
+std::string Value(const std::string& name, int32_t type, int64_t dim) {
+  return Msg([&](Writer& w) {
+    w.add_string(1, name);
+    Writer outer(w, 2);
+    Writer tensor(outer, 1);
+    tensor.add_int32(1, type);
+    Writer shape(tensor, 2);
+    Writer(shape, 1).add_int64(1, dim);
+  });
+}
+
+TEST_F(SessionTest, TakesAndGivesStrings) {
+  constexpr int32_t kString = 8;
+  folder_.Write("s.onnx", onnx::test::ModelMsg(Msg([&](Writer& g) {
+                  g.add_message(1, onnx::test::NodeMsg("StringConcat", {"a", "b"}, {"y"}, "join"));
+                  g.add_string(2, "g");
+                  g.add_message(11, Value("a", kString, 3));
+                  g.add_message(11, Value("b", kString, 3));
+                  g.add_message(12, Value("y", kString, 3));
+                })));
+  const Session s = Session::Load(folder_ / "s.onnx");
+  EXPECT_EQ(s.inputs()[0].dtype, DType::kString);
+  const std::vector<std::string> a = {"", "long enough for the heap, not for the object", "c"},
+                                 b = {"x", "y", ""};
+  const InputTensor in[] = {{"b", b.data(), DType::kString, Shape{3}},
+                            {"a", a.data(), DType::kString, Shape{3}}};
+  auto out = s.Run(in);
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].tensor.dtype(), DType::kString);
+  EXPECT_EQ(out[0].tensor.bytes(), 0u);
+  const Tensor copy = out[0].tensor.Clone();
+  out.clear();
+  ASSERT_EQ(copy.strings().size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(copy.strings()[i], a[i] + b[i]);
+  EXPECT_NE(ErrorOf([&] { copy.as<char>(); }), "");
+  std::string memory[3];
+  OutputTensor mine{"y", memory, sizeof memory};
+  EXPECT_NE(ErrorOf([&] {
+              s.Run(in, {&mine, 1});
+            }).find("unsupported: output y: strings"),
+            std::string::npos);
+}
+
+TEST_F(SessionTest, RefusesSequences) {
+  const auto sequence = [](const std::string& name) {
+    return Msg([&](Writer& w) {
+      w.add_string(1, name);
+      Writer type(w, 2);
+      Writer of(type, 4);
+      Writer element(of, 1);
+      Writer tensor(element, 1);
+      tensor.add_int32(1, 1);
+    });
+  };
+  folder_.Write("q.onnx", onnx::test::ModelMsg(Msg([&](Writer& g) {
+                  g.add_message(1, onnx::test::NodeMsg("SequenceConstruct", {"x", "x"}, {"q"}, "pair"));
+                  g.add_message(1, onnx::test::NodeMsg("Relu", {"x"}, {"y"}, "relu"));
+                  g.add_string(2, "g");
+                  g.add_message(11, Floats("x", {1, 4}));
+                  g.add_message(12, sequence("q"));
+                  g.add_message(12, Floats("y", {1, 4}));
+                })));
+  const Session s = Session::Load(folder_ / "q.onnx");
+  EXPECT_FALSE(s.outputs()[0].is_tensor);
+  const auto x = Ramp(1);
+  const InputTensor in = Input(x);
+  EXPECT_NE(ErrorOf([&] { s.Run({&in, 1}); }).find("unsupported: output q is a sequence"), std::string::npos);
+  const std::string_view only = "y";
+  EXPECT_EQ(s.Run({&in, 1}, {.outputs = {&only, 1}}).at(0).name, "y");
+  folder_.Write("in.onnx", onnx::test::ModelMsg(Msg([&](Writer& g) {
+                  g.add_message(1, onnx::test::NodeMsg("SequenceLength", {"q"}, {"n"}, "length"));
+                  g.add_string(2, "g");
+                  g.add_message(11, sequence("q"));
+                  g.add_message(12, Value("n", 7, 1));
+                })));
+  EXPECT_NE(ErrorOf([&] { Session::Load(folder_ / "in.onnx"); }).find("unsupported: input q is a sequence"),
+            std::string::npos);
+}
+
+TEST_F(SessionTest, SaysWhatWouldFit) {
+  SessionOptions options;
+  options.max_shapes["x"] = Shape{4096, 4};
+  const int64_t need = Session::Load(path(), options).memory().at(0).planned_bytes;
+  options.limits["cpu"] = need / 2;
+  try {
+    Session::Load(path(), options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kDoesNotFit);
+    EXPECT_NE(error.details_json().find("--shape x="), std::string::npos) << error.details_json();
+  }
+}
+
 TEST(Tensor, OwnsItsElements) {
   const std::vector<int32_t> numbers = {1, 2, 3, 4, 5, 6};
   Tensor t = Tensor::Of<int32_t>(DType::kInt32, {2, 3}, numbers);

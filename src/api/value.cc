@@ -33,6 +33,29 @@ Tensor Tensor::FromBytes(DType dtype, const Shape& shape, const void* data, size
   return tensor;
 }
 
+Tensor Tensor::OfStrings(const Shape& shape, std::span<const std::string> elements) {
+  if (std::any_of(shape.begin(), shape.end(), [](int64_t d) { return d < 0; }) ||
+      static_cast<size_t>(shape.elements()) != elements.size())
+    Throw(Code::kInvalidInput, "a tensor of shape ", shape.ToString(), " from ", elements.size(), " strings");
+  Tensor tensor;
+  tensor.dtype_ = DType::kString;
+  tensor.shape_ = shape;
+  tensor.strings_.assign(elements.begin(), elements.end());
+  return tensor;
+}
+
+std::span<const std::string> Tensor::strings() const {
+  if (dtype_ != DType::kString)
+    Throw(Code::kInvalidInput, "elements of type ", NameOf(dtype_), " read as strings");
+  return strings_;
+}
+
+Tensor Tensor::Clone() const {
+  if (dtype_ == DType::kUndefined) return {};
+  return dtype_ == DType::kString ? OfStrings(shape_, strings_)
+                                  : FromBytes(dtype_, shape_, data_.get(), bytes_);
+}
+
 void Tensor::RequireElementSize(size_t size) const {
   if (BitsOf(dtype_) != static_cast<int>(size * 8))
     Throw(Code::kInvalidInput, "elements of type ", NameOf(dtype_), " read as elements of ", size, " bytes");

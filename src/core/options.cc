@@ -80,6 +80,9 @@ constexpr OptionSpec kOptions[] = {
     {"session.prepacked_cache", OptionType::kString, "",
      "Folder in which packed weights are kept, so that the next session over the same model maps them; "
      "empty: none."},
+    {"session.prepacked_cache_limit", OptionType::kSize, "16GiB",
+     "Bytes that the files in session.prepacked_cache may take together: those that were used longest ago "
+     "go."},
     {"session.resource_cuda_partitioning_settings", OptionType::kString, "",
      "Budget of the CUDA device: LIMIT_KB,STATS_FILE; either may be empty (free memory; no statistics)."},
     {"session.resource_partitioning_settings", OptionType::kString, "",
@@ -96,8 +99,16 @@ constexpr OptionSpec kOptions[] = {
      "Rules that match nothing, that others shadow, or that cut numbers of names are errors."},
     {"session.strict_workspace_verification", OptionType::kBool, "0",
      "A kernel that declares more workspace than was reserved for its node is an error."},
+    {"session.use_device_allocator_for_initializers", OptionType::kBool, "1",
+     "Weights in memory are reserved outside of the arena. They always are: 0 is refused."},
     {"session.use_huge_pages", OptionType::kBool, "1",
      "Ask for huge pages behind prepacked weights and buffers."},
+    {"session.weights_resident", OptionType::kString, "mapped",
+     "Where weights lie that kernels read as the file stores them: mapped (in the file's pages, which the "
+     "system "
+     "may drop and read again), copied (in memory of the session), locked (mapped, and kept in memory with "
+     "the "
+     "prepacked ones), copied_locked."},
 };
 
 std::string Lower(std::string_view s) {

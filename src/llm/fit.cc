@@ -4,8 +4,12 @@
 
 #include "core/error.h"
 #include "memory/allocator.h"
+#include "session/largest_fitting.h"
 
 namespace ullage::llm {
+
+using session::LargestFitting;
+
 namespace {
 
 int64_t PlannedBytes(const Decoder& decoder) {
@@ -15,32 +19,6 @@ int64_t PlannedBytes(const Decoder& decoder) {
 std::unique_ptr<Decoder> Plan(const ModelSource& source, DecoderOptions options) {
   options.plan_only = true;
   return Decoder::Create(source, options);
-}
-
-/// The largest n in [least, most] with bytes_of(n) <= limit, given that most does not fit; 0 when least does
-/// not. What is asked for grows almost evenly, so the line through the ends is the best guess; bisection
-/// bounds the number of tries where it is not.
-template <class Fn>
-int64_t LargestFitting(int64_t least, int64_t most, int64_t most_bytes, int64_t limit, const Fn& bytes_of) {
-  if (least >= most) return 0;
-  int64_t low = least, high = most, high_bytes = most_bytes;
-  int64_t low_bytes = bytes_of(low);
-  if (low_bytes > limit) return 0;
-  for (int tries = 0; high - low > 1; ++tries) {
-    const double part = static_cast<double>(limit - low_bytes) / static_cast<double>(high_bytes - low_bytes);
-    int64_t n = low + static_cast<int64_t>(part * static_cast<double>(high - low));
-    if (tries % 3 == 2) n = low + (high - low) / 2;
-    n = std::clamp(n, low + 1, high - 1);
-    const int64_t bytes = bytes_of(n);
-    if (bytes <= limit) {
-      low = n;
-      low_bytes = bytes;
-    } else {
-      high = n;
-      high_bytes = bytes;
-    }
-  }
-  return low;
 }
 
 /// A context below n that people would write.
@@ -59,6 +37,7 @@ class RemedyFinder {
     Chunk();
     Context(0, "");
     CacheType();
+    Threads();
     Variants();
     if (found_.empty()) ContextAndChunk();
     return std::move(found_);
@@ -117,6 +96,14 @@ class RemedyFinder {
       o.options.Set("session.kv_type", type);
       if (Offer(source_, o, StrCat("--kv-type ", type))) return;
     }
+  }
+
+  /// Scratch of kernels grows with the threads.
+  void Threads() {
+    if (base_.session().threads() == 1) return;
+    DecoderOptions o = options_;
+    o.threads = 1;
+    Offer(source_, o, "--threads 1");
   }
 
   void Variants() {

@@ -4,12 +4,13 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "session/residency.h"
 
 namespace ullage::session {
 
 using memory::Tag;
 
-void MakeResident(memory::HostRegion& region, ThreadTeam& team, bool lock) {
+bool MakeResident(memory::HostRegion& region, ThreadTeam& team, bool lock) {
   constexpr size_t kPage = 4096, kPiece = size_t{2} << 20;
   const size_t bytes = region.mapped_bytes();
   team.Run(static_cast<int64_t>(CeilDiv(bytes, kPiece)), [&](int64_t piece, int) {
@@ -17,7 +18,7 @@ void MakeResident(memory::HostRegion& region, ThreadTeam& team, bool lock) {
     for (size_t i = first; i < std::min(bytes, first + kPiece); i += kPage)
       const_cast<volatile std::byte*>(region.data())[i] = std::byte{0};
   });
-  if (lock) region.TryLock();
+  return !lock || bytes == 0 || region.TryLock();
 }
 
 FramePool::FramePool(const Spec& spec) : spec_(spec) {
@@ -42,7 +43,8 @@ void FramePool::Add() {
     made->arenas.push_back(made->arena.data());
     for (const auto& queue : made->queues) made->arenas.push_back(queue.arena.data());
     for (const Plan* plan : spec_.plans) made->frame.MakeEvents(*plan, made->queues);
-    if (spec_.resident) MakeResident(made->arena, *spec_.team, spec_.lock);
+    if (spec_.resident && !MakeResident(made->arena, *spec_.team, spec_.lock) && spec_.require_lock)
+      Throw(Code::kDoesNotFit, LockPages({made->arena.data(), made->arena.size()}, "execution buffers"));
     // Room for both lists first, so that Release() never allocates.
     frames_.reserve(frames_.size() + 1);
     idle_.reserve(frames_.size() + 1);

@@ -31,8 +31,9 @@ struct RunFrame {
 };
 
 /// Writes to every page of the region, so that the memory is there, and with `lock` locks it where the system
-/// permits. By the team: most of the time goes to the system, which clears the pages.
-void MakeResident(memory::HostRegion& region, ThreadTeam& team, bool lock);
+/// permits. By the team: most of the time goes to the system, which clears the pages. False when locking was
+/// refused.
+bool MakeResident(memory::HostRegion& region, ThreadTeam& team, bool lock);
 
 /// How a session treats a Run that begins while another is under way.
 enum class Concurrency {
@@ -66,6 +67,7 @@ class FramePool {
     memory::RegionOptions region;
     bool resident = false;  ///< MakeResident() every frame
     bool lock = false;
+    bool require_lock = false;  ///< a lock that is refused throws kDoesNotFit
     Concurrency concurrency = Concurrency::kShare;
     /// Serves what has no planned place; null where nothing may be allocated.
     memory::Allocator* dynamic = nullptr;

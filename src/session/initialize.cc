@@ -46,6 +46,9 @@ struct Initializer {
   void CheckLimit();
   void FindPrepacked();
   void Reserve();
+  void LoadWeights(const memory::RegionOptions& region);
+  void LockWeights();
+  void Degrade(const std::string& what);
   void ReadRunOptions();
   void ReserveOnDevices();
   void PackBlocks(std::byte* region);
@@ -208,7 +211,7 @@ bool Initializer::PlaceAnew() {
   for (auto& p : s.profiles_) p.plan.reset();
   s.states_.clear();
   s.blocks_.clear();
-  s.weights_.clear();
+  s.weights_.reset();
   s.program_.reset();
   s.shares_.clear();
   s.placed_.reset();
@@ -284,13 +287,8 @@ void Initializer::BindStates() {
 
 void Initializer::PlanWeights() {
   // Which constants are still read once their prepacked form exists?
-  std::map<std::string, Consumer> read;  // those, by what their data are
-  const auto keep = [&](const std::string& name, const graph::Constant& c, graph::NodeId node) {
-    const auto bytes = static_cast<int64_t>(c.size_bytes);
-    const auto [it, fresh] =
-        read.try_emplace(graph::DataKey(c), Consumer{memory::Tag::kWeights, name, bytes, node, s.plan_of(0)});
-    if (!fresh && it->second.node != node) it->second.node = kNone;
-  };
+  s.host_plan().weights_resident = s.spec_.options.Str("session.weights_resident");
+  s.weights_.emplace(ParseResidency(s.host_plan().weights_resident));
   std::map<std::string, int> shared;
   int64_t offset = 0;
   EachStep(*s.program_, [&](Program& program, Step& step) {
@@ -349,14 +347,14 @@ void Initializer::PlanWeights() {
       const bool itself = !replaced.count(static_cast<int>(i));
       // What was computed on the way lies in memory of its own, packed or elsewhere, too.
       if ((itself && program.device(v) == 0) || c->file.empty())
-        keep(graph.value(program.source(v)).name, *c, reader);
+        s.weights_->Add(graph.value(program.source(v)).name, *c, reader);
       if (program.device(v) != 0) KeepOnDevice(program, v, *c, itself, reader);
     }
     for (ValueId v : program.captures(step))
-      if (const auto* c = graph.ConstantOf(v)) keep(graph.value(v).name, *c, reader);
+      if (const auto* c = graph.ConstantOf(v)) s.weights_->Add(graph.value(v).name, *c, reader);
   });
   s.prepacked_bytes_ = offset;
-  for (const auto& [key, consumer] : read) s.weights_.push_back(consumer);
+  s.host_plan().mapped_bytes = s.weights_->mapped_bytes();
 }
 
 void Initializer::KeepOnDevice(const Program& program, ValueId v, const graph::Constant& c, bool read,
@@ -401,7 +399,7 @@ void Initializer::PlanMemory() {
     }
   }
   auto& tags = s.host_plan().tags;
-  for (const auto& w : s.weights_) tags.Add(memory::Tag::kWeights, w.bytes);
+  for (const auto& w : s.weights_->weights()) tags.Add(memory::Tag::kWeights, w.bytes);
   tags.Add(memory::Tag::kPrepacked, s.prepacked_bytes_);
   tags.Add(memory::Tag::kKv, s.kv_bytes_);
   workspace = std::min(workspace, s.arena_bytes_);
@@ -456,6 +454,17 @@ void Initializer::CheckLimit() {
 
 void Initializer::ReadRunOptions() {
   const OptionBag& options = s.spec_.options;
+  if (!options.Bool("session.use_device_allocator_for_initializers"))
+    Throw(Code::kUnsupported,
+          "option session.use_device_allocator_for_initializers: weights are never taken from "
+          "the arena; only 1 is possible");
+  for (const char* key :
+       {"ep.cpu.arena.extend_strategy", "ep.cpu.arena.initial_chunk_size_bytes",
+        "ep.cpu.arena.initial_growth_chunk_size_bytes", "ep.cpu.arena.max_dead_bytes_per_chunk",
+        "ep.cpu.arena.max_mem", "ep.cpu.arena.max_power_of_two_extend_bytes",
+        "memory.enable_memory_arena_shrinkage"})
+    if (s.pre_allocated_ && options.Has(key))
+      Degrade(StrCat("option ", key, " has no effect: with pre-allocated buffers there is no arena"));
   const std::string devices = options.Str("memory.enable_memory_arena_shrinkage");
   for (std::string_view left = devices; !left.empty();) {
     const size_t end = std::min(left.find(';'), left.size());
@@ -502,14 +511,18 @@ void Initializer::Reserve() {
           " are available");
   memory::RegionOptions options;
   options.huge_pages = s.spec_.options.Bool("session.use_huge_pages");
-  for (const auto& w : s.weights_) s.allocator_->Charge(w.bytes, memory::Tag::kWeights);
-  options.touch = false;  // prepacking writes weights; the team touches the rest
+  options.touch = false;  // packing and copying write weights; the team touches the rest
   if (!packed) s.prepacked_region_ = memory::HostRegion(static_cast<size_t>(s.prepacked_bytes_), options);
+  LoadWeights(options);
   s.allocator_->Charge(s.prepacked_bytes_, memory::Tag::kPrepacked);
   s.kv_region_ = memory::HostRegion(static_cast<size_t>(s.kv_bytes_), options);
   s.allocator_->Charge(s.kv_bytes_, memory::Tag::kKv);
-  const bool lock = s.pre_allocated_ && s.spec_.options.Bool("session.lock_execution_buffers");
-  if (s.pre_allocated_) MakeResident(s.kv_region_, *s.team_, lock);
+  const OptionBag& given = s.spec_.options;
+  const bool lock = s.pre_allocated_ && given.Bool("session.lock_execution_buffers");
+  const bool strict_lock =
+      lock && given.Has("session.lock_execution_buffers") && given.Bool("session.strict");
+  if (s.pre_allocated_ && !MakeResident(s.kv_region_, *s.team_, lock) && strict_lock)
+    Throw(Code::kDoesNotFit, LockPages({s.kv_region_.data(), s.kv_region_.size()}, "caches"));
   for (const auto& e : s.spec_.extra) s.allocator_->Charge(e.bytes, e.tag);
   ReserveOnDevices();
   for (auto& state : s.states_) {
@@ -533,6 +546,7 @@ void Initializer::Reserve() {
   frames.allocator = s.allocator_.get();
   frames.resident = s.pre_allocated_;
   frames.lock = lock;
+  frames.require_lock = strict_lock;
   int64_t extra = 0;
   for (const auto& e : s.spec_.extra) extra += e.tag == memory::Tag::kWorkspace ? e.bytes : 0;
   const int64_t workspace = s.host_plan().tags[memory::Tag::kWorkspace] - extra;
@@ -594,6 +608,28 @@ void Initializer::PrepareKernels() {
   for (const auto& stream : streams) stream->Finish();
 }
 
+/// Something that was asked for and cannot be done.
+void Initializer::Degrade(const std::string& what) {
+  if (s.spec_.options.Bool("session.strict")) Throw(Code::kDoesNotFit, what);
+  s.warnings_.push_back(what);
+}
+
+/// Before there are frames, which keep where constants lie.
+void Initializer::LoadWeights(const memory::RegionOptions& region) {
+  for (const auto& w : s.weights_->weights()) s.allocator_->Charge(w.bytes, memory::Tag::kWeights);
+  s.weights_->Load(region, *s.team_);
+  if (ParseResidency(s.host_plan().weights_resident).locked) LockWeights();
+}
+
+/// Before anything is packed, so that a lack shows early.
+void Initializer::LockWeights() {
+  std::string failure = s.weights_->Lock();
+  const std::byte* prepacked = packed ? packed : s.prepacked_region_.data();
+  if (failure.empty() && prepacked)
+    failure = LockPages({prepacked, static_cast<size_t>(s.prepacked_bytes_)}, "prepacked weights");
+  if (!failure.empty()) Degrade(failure);
+}
+
 /// Large blocks by the whole team, one after the other; then the others, each by one of its threads, the
 /// largest first: packing only reads the model and writes its block.
 void Initializer::PackBlocks(std::byte* region) {
@@ -629,10 +665,17 @@ void Initializer::Prepack() {
       block.step->kernel->Prepack(block.index, const_cast<std::byte*>(s.prepacked_.blocks[i]), *s.team_);
   FillDevices();
   PrepareKernels();
-  if (!packed && !cache_path.empty())
-    s.prepacked_cache_ =
-        WritePrepacked(cache_path, cache_key, {region, static_cast<size_t>(s.prepacked_bytes_)}, *s.team_)
-            .value_or("written");
+  if (!packed && !cache_path.empty()) {
+    const int64_t limit = s.spec_.options.Size("session.prepacked_cache_limit");
+    if (s.prepacked_bytes_ > limit) {
+      s.prepacked_cache_ = StrCat("more than session.prepacked_cache_limit: ", s.prepacked_bytes_, " bytes");
+    } else {
+      s.prepacked_cache_ =
+          WritePrepacked(cache_path, cache_key, {region, static_cast<size_t>(s.prepacked_bytes_)}, *s.team_)
+              .value_or("written");
+      PrunePrepacked(cache_path, limit);
+    }
+  }
   s.ResetStates();
 }
 

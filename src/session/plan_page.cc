@@ -141,7 +141,7 @@ function device(d) {
   const limit = d.limit_bytes === null ? "no limit" : total > d.limit_bytes
     ? `limit ${size(d.limit_bytes)}: ${size(total - d.limit_bytes)} short` : `limit ${size(d.limit_bytes)}: ${size(d.limit_bytes - total)} left`;
   s.append(el("div", { class: "soft" }, `${total.toLocaleString("en")} bytes · ${limit} · ${d.nodes} nodes` +
-    (d.layers ? ` · layers ${d.layers}` : "") + ` · no packing needs less than ${size(d.lower_bound_bytes)} (arena ${d.arena_ratio.toFixed(4)} of its lower bound)`));
+    (d.layers ? ` · layers ${d.layers}` : "") + `${d.weights_resident ? ` · weights ${d.weights_resident}` : ""} · no packing needs less than ${size(d.lower_bound_bytes)} (arena ${d.arena_ratio.toFixed(4)} of its lower bound)`));
   const legend = el("ul", { class: "legend" });
   for (const tag of TAGS)
     legend.append(el("li", { title: MEANING[tag] }, swatch(tag), tag, el("span", { class: "number soft" }, size(d.tags[tag]))));

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace ullage::session {
 namespace {
 
 constexpr std::string_view kFormat = "ullage prepacked weights 1";
+constexpr std::string_view kEnding = ".prepacked";
 constexpr size_t kPage = 4096;
 constexpr size_t kPart = size_t{4} << 20;  // bytes with one checksum
 constexpr size_t kMostKey = size_t{64} << 20;
@@ -181,7 +183,7 @@ std::string PrepackedKey::PathIn(const std::string& folder) const {
     const uint64_t hash = HashOf(BytesOf(text_), seed);
     for (int shift = 60; shift >= 0; shift -= 4) name += kDigits[hash >> shift & 15];
   }
-  return (std::filesystem::path(folder) / (name + ".prepacked")).string();
+  return (std::filesystem::path(folder) / name.append(kEnding)).string();
 }
 
 std::shared_ptr<const MappedFile> OpenPrepacked(const std::string& path, const std::string& key, size_t bytes,
@@ -211,6 +213,8 @@ std::shared_ptr<const MappedFile> OpenPrepacked(const std::string& path, const s
   file->WillNeed(data);
   if (PartSums(data, team) != sums) return nullptr;
   *region = data.data();
+  const timespec now_and_as_it_is[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  ::utimensat(AT_FDCWD, path.c_str(), now_and_as_it_is, 0);
   return file;
 }
 
@@ -236,6 +240,41 @@ std::optional<std::string> WritePrepacked(const std::string& path, const std::st
     failure = StrCat("cannot rename ", partial, ": ", std::strerror(errno));
   if (failure) ::unlink(partial.c_str());
   return failure;
+}
+
+void PrunePrepacked(const std::string& path, int64_t limit) {
+  namespace fs = std::filesystem;
+  constexpr time_t kAbandoned = 3600;
+  struct File {
+    fs::path path;
+    timespec used;
+    int64_t bytes;
+  };
+  std::vector<File> files;
+  int64_t total = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(fs::path(path).parent_path(), error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const size_t ending = name.find(kEnding);
+    struct stat info = {};
+    if (ending == std::string::npos || ::lstat(it->path().c_str(), &info) != 0 || !S_ISREG(info.st_mode))
+      continue;
+    if (ending + kEnding.size() != name.size()) {
+      if (info.st_mtim.tv_sec < ::time(nullptr) - kAbandoned) ::unlink(it->path().c_str());
+      continue;
+    }
+    total += info.st_size;
+    files.push_back({it->path(), info.st_atim, info.st_size});
+  }
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
+    return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
+  });
+  for (const File& file : files) {
+    if (total <= limit) break;
+    if (file.path == fs::path(path) || ::unlink(file.path.c_str()) != 0) continue;
+    total -= file.bytes;
+  }
 }
 
 }  // namespace ullage::session

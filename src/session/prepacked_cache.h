@@ -46,12 +46,17 @@ std::string LayoutText(const graph::Node& node, const kernels::PrepackRequiremen
 /// 64-bit hash of bytes for files of our own: no defence against an adversary.
 uint64_t HashOf(std::span<const std::byte> bytes, uint64_t seed = 0);
 
-/// The file, if it is there, whole, and of that key; its region starts at `*region`, aligned to a page.
+/// The file, if it is there, whole, and of that key, marked as used now; its region starts at `*region`,
+/// aligned to a page.
 std::shared_ptr<const MappedFile> OpenPrepacked(const std::string& path, const std::string& key, size_t bytes,
                                                 ThreadTeam& team, const std::byte** region);
 /// Writes the file; makes the folder when it is missing. Returns what went wrong, or nothing. Leaves no
 /// partial file behind.
 std::optional<std::string> WritePrepacked(const std::string& path, const std::string& key,
                                           std::span<const std::byte> region, ThreadTeam& team);
+
+/// Makes the cache files beside `path` take at most `limit` bytes together: those go that were opened longest
+/// ago, never `path`; so do partial files that somebody left behind an hour ago or earlier.
+void PrunePrepacked(const std::string& path, int64_t limit);
 
 }  // namespace ullage::session

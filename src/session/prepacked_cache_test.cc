@@ -1,14 +1,15 @@
 #include "session/prepacked_cache.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "core/error.h"
+#include "core/temp_folder.h"
 #include "session/session.h"
 
 namespace ullage::session {
@@ -18,15 +19,8 @@ namespace fs = std::filesystem;
 
 class Prepacked : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/ullage-prepacked-XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   /// y = x W with W [K, N] in a file of floats.
-  std::unique_ptr<Session> Make(const std::string& weights, int64_t n = 40) {
+  std::unique_ptr<Session> Make(const std::string& weights, int64_t n = 40, const char* limit = nullptr) {
     auto g = std::make_shared<graph::Graph>();
     g->opsets = {{"", 21}, {"ullage", 1}};
     const auto file = MappedFile::Open(weights);
@@ -45,13 +39,14 @@ class Prepacked : public testing::Test {
     spec.graph = g;
     spec.threads = 2;
     spec.profiles = {ExactProfile("p", {Shape{1, kK}})};
-    spec.options.Set("session.prepacked_cache", folder_ + "/cache");
+    spec.options.Set("session.prepacked_cache", folder_ / "cache");
+    if (limit) spec.options.Set("session.prepacked_cache_limit", limit);
     return Session::Create(std::move(spec));
   }
   std::string WriteWeights(float first, int64_t n = 40) {
     std::vector<float> v(static_cast<size_t>(kK * n));
     for (size_t i = 0; i < v.size(); ++i) v[i] = first + 0.01f * static_cast<float>(i % 97);
-    const std::string path = folder_ + "/weights";
+    const std::string path = folder_ / "weights";
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<const char*>(v.data()), static_cast<long>(v.size() * 4));
     return path;
@@ -66,12 +61,12 @@ class Prepacked : public testing::Test {
   }
   std::vector<fs::path> Files() const {
     std::vector<fs::path> out;
-    for (const auto& e : fs::directory_iterator(folder_ + "/cache")) out.push_back(e.path());
+    for (const auto& e : fs::directory_iterator(folder_ / "cache")) out.push_back(e.path());
     return out;
   }
 
   static constexpr int64_t kK = 300;
-  std::string folder_;
+  test::TempFolder folder_;
 };
 
 TEST_F(Prepacked, TheSecondSessionMapsWhatTheFirstWrote) {
@@ -95,6 +90,32 @@ TEST_F(Prepacked, AnotherModelIsPackedAnew) {
   EXPECT_NE(Result(*after), before);
   EXPECT_EQ(Make(weights, 20)->prepacked_cache(), "written");
   EXPECT_EQ(Files().size(), 3u);
+}
+
+TEST_F(Prepacked, WhatWasUsedLongestAgoGoes) {
+  const std::string weights = WriteWeights(1);
+  const auto used = [&](int64_t n) { return Make(weights, n)->prepacked_cache(); };
+  for (const int64_t n : {10, 20, 30}) EXPECT_EQ(used(n), "written");
+  folder_.Write("cache/left.prepacked.aBcDeF", "partial");
+  folder_.Write("cache/new.prepacked.aBcDeF", "partial");
+  folder_.Write("cache/notes.txt", "not ours");
+  fs::last_write_time(folder_ / "cache/left.prepacked.aBcDeF",
+                      fs::file_time_type::clock::now() - std::chrono::hours(2));
+  EXPECT_EQ(used(10), "mapped");
+  // Room for two of them and the new one.
+  int64_t bytes = 0;
+  for (const auto& file : Files())
+    if (file.extension() == ".prepacked") bytes += static_cast<int64_t>(fs::file_size(file));
+  EXPECT_EQ(Make(weights, 16, std::to_string(bytes).c_str())->prepacked_cache(), "written");
+  EXPECT_EQ(used(20), "written") << "used longest ago";
+  for (const int64_t n : {10, 16, 30}) EXPECT_EQ(used(n), "mapped") << n;
+  EXPECT_FALSE(fs::exists(folder_ / "cache/left.prepacked.aBcDeF"));
+  EXPECT_TRUE(fs::exists(folder_ / "cache/new.prepacked.aBcDeF"));
+  EXPECT_TRUE(fs::exists(folder_ / "cache/notes.txt"));
+  // What is larger than the limit is not written.
+  const auto s = Make(weights, 12, "1000");
+  EXPECT_NE(s->prepacked_cache().find("session.prepacked_cache_limit"), std::string::npos);
+  EXPECT_EQ(Result(*s).size(), 12u);
 }
 
 TEST_F(Prepacked, DamagedFilesAreNeverUsed) {
@@ -136,7 +157,7 @@ TEST_F(Prepacked, DamagedFilesAreNeverUsed) {
 
 TEST_F(Prepacked, FoldersThatCannotBeWrittenAreReported) {
   const std::string weights = WriteWeights(1);
-  std::ofstream(folder_ + "/cache") << "a file";
+  std::ofstream(folder_ / "cache") << "a file";
   const auto s = Make(weights);
   EXPECT_NE(s->prepacked_cache().find("cannot write"), std::string::npos) << s->prepacked_cache();
   EXPECT_EQ(Result(*s).size(), 40u);

@@ -123,6 +123,10 @@ Json PlanObject(const Session& session, const std::vector<Remedy>& remedies,
     device["limit_bytes"] = d.limit_bytes ? Json(*d.limit_bytes) : Json(nullptr);
     device["planned_bytes"] = d.tags.Sum();
     device["tags"] = Tags(d.tags);
+    if (!d.weights_resident.empty()) {
+      device["weights_resident"] = d.weights_resident;
+      device["mapped_bytes"] = d.mapped_bytes;
+    }
     device["lower_bound_bytes"] = d.lower_bound_bytes;
     device["arena_ratio"] = ArenaRatio(session, i);
     device["nodes"] = d.nodes;
@@ -211,7 +215,12 @@ std::string DeviceText(const Session& session, size_t index) {
   for (memory::Tag tag : memory::kAllTags) {
     std::string name(memory::TagName(tag));
     name.resize(13, ' ');
-    text += "  " + name + FormatSize(d.tags[tag]) + "\n";
+    text += "  " + name + FormatSize(d.tags[tag]);
+    if (tag == memory::Tag::kWeights && !d.weights_resident.empty() && d.weights_resident != "mapped")
+      text += ", " + d.weights_resident;
+    if (tag == memory::Tag::kWeights && d.mapped_bytes > 0)
+      text += ", " + FormatSize(d.mapped_bytes) + " in the mapped file";
+    text += "\n";
   }
   text += "  planned      " + FormatSize(d.tags.Sum()) + " (" + std::to_string(d.tags.Sum()) +
           " bytes; no plan needs less than " + FormatSize(d.lower_bound_bytes) + ")\n";

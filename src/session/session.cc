@@ -41,7 +41,9 @@ std::vector<ProfilePlan> Session::profile_plans() const {
 }
 
 std::vector<Consumer> Session::resident() const {
-  std::vector<Consumer> all = weights_;
+  std::vector<Consumer> all;
+  for (const auto& w : weights_->weights())
+    all.push_back({memory::Tag::kWeights, w.name, w.bytes, w.node, plan_of(0)});
   for (const auto& b : blocks_)
     all.push_back(
         {memory::Tag::kPrepacked, b.name, static_cast<int64_t>(b.bytes), b.node, plan_of(b.device)});

@@ -20,6 +20,7 @@
 #include "placement/place.h"
 #include "session/device_share.h"
 #include "session/frame_pool.h"
+#include "session/residency.h"
 #include "session/session_spec.h"
 #include "shapes/input_bounds.h"
 #include "transforms/pass.h"
@@ -32,6 +33,9 @@ struct DevicePlan {
   std::string provider = "cpu";
   std::optional<int64_t> limit_bytes;
   memory::TagBytes tags;
+  /// How weights lie: the option session.weights_resident, and how many of their bytes are the mapped file's.
+  std::string weights_resident;
+  int64_t mapped_bytes = 0;
   int64_t lower_bound_bytes = 0;
   int64_t nodes = 0;
   int64_t exact = 0, bound = 0, heuristic = 0;  ///< how the workspaces of the nodes are known
@@ -114,6 +118,8 @@ class Session {
   /// What was proved of every value of the graph, in that profile.
   const shapes::GraphFacts& facts(size_t profile) const { return profiles_[profile].facts; }
   const placement::PlacedGraph& placed() const { return *placed_; }
+  /// What was asked for and could not be done, beside what placement says; strict mode makes them errors.
+  const std::vector<std::string>& warnings() const { return warnings_; }
   /// Union over the profiles.
   const shapes::GraphFacts& facts() const { return facts_; }
   int threads() const { return threads_; }
@@ -228,7 +234,8 @@ class Session {
   std::unique_ptr<Program> program_;
   std::vector<State> states_;
   std::vector<Block> blocks_;
-  std::vector<Consumer> weights_;  // constants read at run time
+  std::optional<ResidentWeights> weights_;  // constants read at run time
+  std::vector<std::string> warnings_;
   std::vector<DevicePlan> plans_;
   std::vector<std::unique_ptr<DeviceShare>> shares_;  // of the devices, by number less 1
   DeviceConstants device_constants_;
@@ -240,7 +247,6 @@ class Session {
   memory::HostRegion prepacked_region_, kv_region_;
   std::shared_ptr<const MappedFile> prepacked_file_;  // instead of prepacked_region_
   std::string prepacked_cache_;
-  std::vector<std::shared_ptr<const graph::Constant>> aligned_copies_;
   PrepackedBlocks prepacked_;
   std::unique_ptr<memory::BfcArena> arena_;
   std::unique_ptr<FramePool> frames_;

@@ -2,7 +2,9 @@
 """What a limit promises: every limit from nothing to enough, each run either refused with a correct account or finished with
 the right answer, in a process that may not take more; and the peak of resident memory against the plan.
 
-    limits_check.py --ullage BIN [--zoo DIR] [--models DIR] [--all]
+    limits_check.py --ullage BIN [--zoo DIR] [--models DIR] [--graphs DIR --inputs DIR] [--all] [--only NAME,NAME]
+
+--models holds .gguf files; --graphs holds NAME.onnx, --inputs NAME/inputs.npz with an array for each input.
 
 Overhead of the process, which no plan counts: OVERHEAD bytes of resident memory (program, libraries, graph, tokenizer,
 stacks as far as they are used). The runs get RLIMIT_DATA = limit + OVERHEAD + the whole stacks of their threads: the
@@ -128,14 +130,29 @@ def graphs(folders, work):
         except (OSError, ValueError, LookupError):
             continue
         feeds = {k[3:]: v for k, v in ref.items() if k.startswith("in/")}
-        if not feeds:
-            continue
-        inputs = os.path.join(work, os.path.basename(folder))
-        os.makedirs(inputs, exist_ok=True)
-        for name, value in feeds.items():
-            name = re.sub(rb"[^A-Za-z0-9._-]", lambda m: b"%%%02X" % m.group()[0], name.encode()).decode()
-            np.save(f"{inputs}/{name}.npy", np.ascontiguousarray(value))
-        yield Graph(folder, file, inputs, inputs + "-out")
+        if feeds:
+            inputs = save(os.path.join(work, os.path.basename(folder)), feeds)
+            yield Graph(folder, file, inputs, inputs + "-out")
+
+
+def save(folder, feeds):
+    os.makedirs(folder, exist_ok=True)
+    for name, value in feeds.items():
+        name = re.sub(rb"[^A-Za-z0-9._-]", lambda m: b"%%%02X" % m.group()[0], name.encode()).decode()
+        np.save(f"{folder}/{name}.npy", np.ascontiguousarray(value))
+    return folder
+
+
+def files(models, inputs, work):
+    """Graphs in files of their own."""
+    for file in sorted(glob.glob(models + "/*.onnx")):
+        name = os.path.basename(file)[:-len(".onnx")]
+        feeds = os.path.join(inputs, name, "inputs.npz")
+        if os.path.exists(feeds):
+            folder = save(os.path.join(work, name), dict(np.load(feeds)))
+            graph = Graph(models, os.path.basename(file), folder, folder + "-out")
+            graph.name = name
+            yield graph
 
 
 def steps(need):
@@ -188,23 +205,31 @@ def main():
     ap.add_argument("--ullage", required=True)
     ap.add_argument("--zoo")
     ap.add_argument("--models")
+    ap.add_argument("--graphs")
+    ap.add_argument("--inputs")
+    ap.add_argument("--only", help="sweep these only")
     ap.add_argument("--all", action="store_true", help="sweep every model, in a control group where that is possible")
     a = ap.parse_args()
     c = Limits(a.ullage)
     with tempfile.TemporaryDirectory() as work:
         folders = [f.rstrip("/") for f in sorted(glob.glob(os.path.join(ROOT, "tests/zoo/*/")) + (glob.glob(a.zoo + "/*/") if a.zoo else []))]
         plain = list(graphs(folders, work))
+        others = list(files(a.graphs, a.inputs, work)) if a.graphs and a.inputs else []
         ggufs = sorted(glob.glob(os.path.join(ROOT, "tests/gguf/models/*.gguf")))
         real = sorted(glob.glob(a.models + "/*.gguf")) if a.models else []
         decoders = [Decoder(f) for f in folders if os.path.exists(f + "/genai_config.json") or "optimum" in f or "ortq-" in f]
         usable = [d for d in decoders if Run(c.exe, ["plan", d.model]).rc == 0]
         some = usable[:2] + [Decoder(x) for x in ggufs[:2]] + plain[:1]
         chosen = usable + [Decoder(x) for x in ggufs + real] + plain if a.all else some + [Decoder(x) for x in real]
+        chosen += others
+        if a.only:
+            chosen = [x for x in chosen if x.name in a.only.split(",")]
         group = a.all and os.access(CGROUP + "/cgroup.procs", os.W_OK)
         for model in chosen:
             sweep(c, model, group)
-        for model in usable[:6] + [Decoder(x) for x in ggufs[:3] + real] + plain[:3]:
-            peak(c, model)
+        for model in usable[:6] + [Decoder(x) for x in ggufs[:3] + real] + plain[:3] + others:
+            if not a.only or model.name in a.only.split(","):
+                peak(c, model)
     print(f"limits: {c.passed} passed, {c.failed} failed, {c.skipped} skipped")
     return 1 if c.failed else 0
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -54,32 +55,26 @@ double ReadBandwidth(ThreadTeam& team) {
 
 /// Latency of a plain graph on zeros (or ones for masks of ids), at the bounds given.
 int BenchGraph(const llm::ModelSource& source, const ModelOptions& options, const Args& args) {
-  const auto plan = PlanGraph(source, options, args.Values("--shape"));
-  std::vector<Shape> shapes;
+  const auto flags = args.Values("--shape");
+  const auto plan = PlanGraph(source, options, flags);
+  std::map<std::string, Shape> shapes;
   std::vector<std::vector<std::byte>> data;
   std::vector<TensorView> views;
   const auto profiles = plan->profile_plans();
-  const auto graph = llm::LoadGraph(source, false, options.context);
-  for (size_t i = 0; i < graph->inputs.size(); ++i) {
-    const auto& dims = profiles[0].bounds[i].second;
-    shapes.emplace_back(std::span<const int64_t>(dims));
+  for (const auto& [name, dims] : profiles.front().bounds) {
     TensorView v;
-    v.dtype = graph->value(graph->inputs[i]).dtype;
-    v.shape = shapes.back();
+    v.dtype = plan->graph().value(plan->graph().FindValue(name)).dtype;
+    v.shape = Shape(std::span<const int64_t>(dims));
     data.emplace_back(v.bytes() + 64);
     v.data = data.back().data();
     views.push_back(v);
+    shapes[name] = v.shape;
   }
-  session::SessionSpec spec;
-  spec.model_name = source.name;
-  spec.model_folder = source.folder;
-  spec.graph = graph;
-  spec.options = options.options;
-  spec.threads = options.threads;
-  spec.cpu_limit = options.cpu_limit;
-  spec.profiles.push_back(session::ExactProfile("bench", shapes));
+  api::GraphOptions exact = GraphOptionsOf(source, options, flags);
+  exact.actual = api::ExactFacts(plan->graph(), shapes);
+  exact.one_run = true;
   const double start = Now();
-  const auto session = session::Session::Create(std::move(spec));
+  const auto session = api::CreateGraphSession(LoaderOf(source, options), source.name, exact);
   const double load = Now() - start;
   std::vector<double> latency;
   session::Execution execution = session->Run(0, views);
@@ -122,6 +117,7 @@ int BenchCommand(const std::vector<std::string>& arguments) {
     return BenchGraph(source, options, args);
   }
   const double load = Now() - load_start;
+  PrintWarnings(decoder->session());
   std::mt19937 random(static_cast<uint32_t>(args.Int("--seed", 1)));
   const auto tokens = [&](int64_t n) {
     std::vector<int32_t> ids(static_cast<size_t>(n));

@@ -112,7 +112,8 @@ std::shared_ptr<const llm::Tokenizer> TokenizerIfAny(const llm::ModelSource& sou
 }
 
 void PrintWarnings(const session::Session& session) {
-  for (const auto& warning : session.placed().warnings()) std::cerr << "ullage: warning: " << warning << "\n";
+  for (const auto* list : {&session.placed().warnings(), &session.warnings()})
+    for (const auto& warning : *list) std::cerr << "ullage: warning: " << warning << "\n";
 }
 
 int PrintError(const Error& error, bool json) {

@@ -20,17 +20,15 @@ std::string InferOnce(const std::string& model, const std::string& inputs_dir, c
                       const ModelOptions& options, const GraphRequest& request,
                       memory::NodeStatsTable* stats) {
   const llm::ModelSource source = llm::FindModel(model, options.variant, false);
-  // With a limit it is planned first, so that nothing large is there when it does not fit.
-  const bool plan_first = options.cpu_limit.has_value();
-  auto graph = llm::LoadGraph(source, plan_first, options.context);
-  auto inputs = onnx::ReadInputsFolder(inputs_dir, *graph);
-  if (plan_first) {
-    RequireFit(graph, source.name, options, inputs.values, request);
-    graph = llm::LoadGraph(source, false, options.context);
-  }
   std::string memory;
-  const auto outputs = RunGraph(graph, source.name, options, inputs.values, request, &memory, stats);
-  onnx::WriteOutputsFolder(outputs_dir, inputs.form, outputs);
+  onnx::FileForm form = onnx::FileForm::kProtobuf;
+  const auto read = [&](const graph::Graph& graph) {
+    auto inputs = onnx::ReadInputsFolder(inputs_dir, graph);
+    form = inputs.form;
+    return std::move(inputs.values);
+  };
+  const auto outputs = RunGraph(source, options, read, request, &memory, stats);
+  onnx::WriteOutputsFolder(outputs_dir, form, outputs);
   return memory;
 }
 

@@ -98,6 +98,7 @@ int PerplexityCommand(const std::vector<std::string>& arguments) {
   d.all_logits = true;
   if (d.chunk == 0) d.chunk = 64;  // logits of a whole chunk are kept
   const auto decoder = llm::CreateFitting(source, d);
+  PrintWarnings(decoder->session());
   ListenForInterrupt();
   const int64_t v = decoder->vocabulary();
   std::vector<float> rows(static_cast<size_t>(decoder->chunk() * v));

@@ -32,9 +32,10 @@ int PlanCommand(const std::vector<std::string>& arguments) {
     }
   }
   if (!planned) {
-    plain = PlanGraph(source, options, args.Values("--shape"));
+    plain = PlanGraph(source, options, args.Values("--shape"), &remedies);
     planned = plain.get();
   }
+  PrintWarnings(*planned);
   if (const auto file = args.Value("--html")) {
     const auto changes = decoder ? llm::OtherBounds(*decoder) : std::vector<session::Remedy>();
     std::ofstream out(*file, std::ios::binary);
@@ -44,8 +45,7 @@ int PlanCommand(const std::vector<std::string>& arguments) {
   }
   std::cout << (options.json ? session::PlanJson(*planned, remedies, report) + "\n"
                              : session::PlanText(*planned, remedies, report));
-  const auto& plan = planned->device_plan();
-  return plan.limit_bytes && plan.tags.Sum() > *plan.limit_bytes ? ExitStatus(Code::kDoesNotFit) : 0;
+  return planned->fits() ? 0 : ExitStatus(Code::kDoesNotFit);
 }
 
 }  // namespace ullage::cli

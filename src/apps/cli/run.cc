@@ -92,6 +92,7 @@ int RunCommand(const std::vector<std::string>& arguments) {
     }
   }
   const auto decoder = loading.get();
+  PrintWarnings(decoder->session());
   llm::Generator generator(*decoder, tokenizer, source.stop_ids);
   const double load_s = SecondsSinceStart() - load_start;
   ListenForInterrupt();

@@ -1,11 +1,9 @@
 #include "providers/cpu/kernels/block_weight.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/gguf_block.h"
+#include "graph/constant_pages.h"
 
 namespace ullage::cpu {
 BlockFormat WeightSpec::block_format() const {
@@ -49,24 +47,15 @@ BlockWeightView WeightSpec::view() const {
 }
 
 void ReleasePages(const graph::Constant& constant) {
-  ReleasePages(constant, 0, static_cast<int64_t>(constant.size_bytes));
+  graph::ReleasePages(constant, 0, static_cast<int64_t>(constant.size_bytes));
 }
 
 void ReleasePages(const graph::Constant& constant, int64_t first, int64_t last) {
-  if (constant.file.empty() || !constant.bytes) return;
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto base = reinterpret_cast<uintptr_t>(constant.bytes);
-  const auto begin = AlignUp(base + static_cast<uintptr_t>(first), page);
-  const auto end = (base + static_cast<uintptr_t>(last)) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  graph::ReleasePages(constant, first, last);
 }
 
 void WillNeedPages(const graph::Constant& constant) {
-  if (constant.file.empty() || !constant.bytes) return;
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto base = reinterpret_cast<uintptr_t>(constant.bytes);
-  const auto begin = base / page * page;
-  ::madvise(reinterpret_cast<void*>(begin), base + constant.size_bytes - begin, MADV_WILLNEED);
+  graph::WillNeedPages(constant);
 }
 
 }  // namespace ullage::cpu
