@@ -69,7 +69,7 @@ const char* ullage_options::Get(const char* key) const {
     std::string text;
     switch (spec.type) {
       case ullage::OptionType::kBool:
-        text = bag_.Bool(key) ? "1" : "0";
+        text.assign(1, bag_.Bool(key) ? '1' : '0');
         break;
       case ullage::OptionType::kSize:
         text = std::to_string(bag_.Size(key));
