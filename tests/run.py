@@ -104,6 +104,7 @@ def program(count, build):
     cases = [PYTHON, os.path.join(ROOT, "tests/conformance/onnx_cases.py"), "--ullage", exe]
     counted(count, "program: onnx_cases.py", cases, 900)
     on_device = ["--device", "reference"]
+    counted(count, "program: onnx_cases.py on a simulated device", cases + on_device, 900)
     counted(count, "program: zoo_check.py on a simulated device",
             [PYTHON, os.path.join(ROOT, "tests/program/zoo_check.py"), "--ullage", exe, *on_device], 900)
 
