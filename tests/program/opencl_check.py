@@ -25,11 +25,11 @@ HEAVY = {"MatMul", "Gemm", "ullage:Linear", "ullage:MultiLinear", "com.microsoft
          "com.microsoft:FusedConv", "com.microsoft:GatherBlockQuantized"}
 
 
-def wrapper(folder, name, exe, extra):
-    """A program that is `exe` with further arguments for what runs or plans."""
-    path = os.path.join(folder, name)
+def splitting(folder, exe, rules):
+    """A program that is `exe` with assignments for what it runs."""
+    path = os.path.join(folder, "split")
     with open(path, "w", encoding="utf-8") as f:
-        f.write(f'#!/bin/sh\nexec "{exe}" "$@" {extra}\n')
+        f.write(f'#!/bin/sh\nexec "{exe}" "$@" --assign "{rules}"\n')
     os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
     return path
 
@@ -45,13 +45,13 @@ def main():
         print("opencl: 0 passed, 0 failed, 1 skipped")
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        z = zoo_check.Zoo(wrapper(folder, "whole", exe, "--device opencl"))
+        z = zoo_check.Zoo(exe, "opencl")
         for name in DECODERS:
             zoo_check.decoder(z, os.path.join(zoo_check.ROOT, name))
-        halves = zoo_check.Zoo(wrapper(folder, "halves", exe, "--device opencl --assign 'opencl(layers.1/)'"))
+        halves = zoo_check.Zoo(splitting(folder, exe, "opencl(layers.1/);cpu(layers.0/)"), "opencl")
         zoo_check.decoder(halves, os.path.join(zoo_check.ROOT, "genai-llama-int4-cpu"))
         for name in DECODERS[:5]:
-            command = [z.exe, "plan", os.path.join(zoo_check.ROOT, name), "--context", "128", "--nodes", "--json"]
+            command = [z.exe, "plan", os.path.join(zoo_check.ROOT, name), *z.device, "--context", "128", "--nodes", "--json"]
             p = subprocess.run(command, capture_output=True, timeout=120)
             plan = json.loads(p.stdout)
             left = [f"{n['op']} {n['node']}" for n in plan.get("placement", [])
