@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "core/error.h"
 #include "session/device_memory.h"
 
 namespace ullage::session {
@@ -20,8 +21,17 @@ struct DeviceQueue {
   std::unique_ptr<providers::Stream> compute, copy;
 
   providers::Stream& stream(int32_t number) { return number % 2 != 0 ? *compute : *copy; }
+  /// Of both; throws what failed first, when neither is at work any more.
   void Finish() {
-    compute->Finish();
+    try {
+      compute->Finish();
+    } catch (...) {
+      try {
+        copy->Finish();
+      } catch (const Error&) {  // the first error counts
+      }
+      throw;
+    }
     copy->Finish();
   }
 };

@@ -59,7 +59,7 @@ def errors(c):
             (["plan", m, "--context", "0"], 2, "usage", "--context"),
             (["run", m, "--prompt-ids", "1,x"], 2, "usage", "x"),
             (["run", m, "--prompt-ids", "1,99999999"], 3, "invalid_input", "99999999"),
-            (["plan", m, "--device", "opencl"], 5, "unsupported", "opencl"),
+            (["plan", m, "--device", "fpga"], 5, "unsupported", "fpga"),
             (["plan", m, "--option", "session.disabled_passes=nonsense"], 2, "usage", "nonsense"),
             (["plan", m, "--assign", "gpu(layers.0/)"], 5, "unsupported", "there is no device gpu"),
             (["plan", m, "--assign", "cpu(layers.0/) cpu(lm_head)"], 2, "usage", "position 15"),

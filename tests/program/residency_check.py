@@ -144,6 +144,9 @@ def refused_locks(exe, file, work):
 
     for folder in (work, inputs):
         os.chmod(folder, 0o755)
+        for name in os.listdir(folder):
+            if os.path.isfile(os.path.join(folder, name)):
+                os.chmod(os.path.join(folder, name), 0o644)
     out = os.path.join(work, "unlocked")
     os.makedirs(out, exist_ok=True)
     os.chmod(out, 0o777)

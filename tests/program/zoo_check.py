@@ -23,7 +23,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 
 
 class Zoo:
-    def __init__(self, exe, device):
+    def __init__(self, exe, device=None):
         self.exe, self.passed, self.failed = exe, 0, 0
         self.device = ["--device", device] if device else []
 

@@ -52,14 +52,15 @@ int DevicesCommand(const std::vector<std::string>& arguments) {
   for (const auto& device : placement::ReadDevices(options, providers::AllProviders(options))) {
     const auto& d = device.info;
     if (args.Has("--json"))
-      list.push_back({{"name", d.name},
-                      {"provider", d.provider},
-                      {"type", providers::DeviceTypeName(d.type)},
-                      {"vendor", d.vendor},
-                      {"capacity_bytes", d.capacity_bytes},
-                      {"free_bytes", d.free_bytes},
-                      {"copy_bandwidth_bytes_per_s", nullptr},
-                      {"threads", UsableCores()}});
+      list.push_back(
+          {{"name", d.name},
+           {"provider", d.provider},
+           {"type", providers::DeviceTypeName(d.type)},
+           {"vendor", d.vendor},
+           {"capacity_bytes", d.capacity_bytes},
+           {"free_bytes", d.free_bytes},
+           {"copy_bandwidth_bytes_per_s", d.copy_bandwidth > 0 ? Json(d.copy_bandwidth) : Json(nullptr)},
+           {"threads", UsableCores()}});
     else
       std::cout << d.name << "  " << FormatSize(d.capacity_bytes) << ", " << FormatSize(d.free_bytes)
                 << " free, " << UsableCores() << " cores\n";
