@@ -81,6 +81,8 @@ constexpr std::array<double, 2> kBoundNoises = {0.3, 0.05};
 constexpr int64_t kBelowShift = 5 * kKinds;  // no round without noise: these heights leave room
 constexpr std::array<double, 4> kBelowNoises = {0.05, 0.1, 0.05, 0.3};
 
+constexpr double kOfTheLimit = 0.95;  // searching: the rest is for what begins before and ends behind it
+
 /// Pack, step by step: each step may replace the best packing known.
 class Packer {
  public:
@@ -88,8 +90,8 @@ class Packer {
     best_.lower_bound = problem_.lower_bound();
     best_.peak = -1;
     if (limits.time_limit_s > 0)
-      deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                     std::chrono::duration<double>(std::min(limits.time_limit_s, 1e6)));
+      deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+                                     kOfTheLimit * std::min(limits.time_limit_s, 1e6)));
   }
 
   Packing Run() {
