@@ -7,30 +7,20 @@
 
 static const ullage_host_api* host;
 
-#define TRY(call)                    \
-  do {                               \
-    ullage_status* status_ = (call); \
-    if (status_) return status_;     \
-  } while (0)
-
-struct ullage_provider {
-  int none;
-};
-static ullage_provider the_provider;
 struct ullage_device {
-  uint64_t used;
+  uint64_t used; /* bytes */
 };
 struct ullage_buffer {
   void* data;
   uint64_t bytes;
 };
-enum { kAlignment = 256 };
 static const uint64_t kCapacity = 1u << 30;
 
 /* ---- the device ---- */
 static ullage_status* Create(const ullage_options* options, ullage_provider** out) {
+  static char the_provider; /* there is nothing to know of it */
   (void)options;
-  *out = &the_provider;
+  *out = (ullage_provider*)&the_provider;
   return NULL;
 }
 static void Release(ullage_provider* provider) {
@@ -46,7 +36,7 @@ static ullage_status* Devices(ullage_provider* provider, ullage_device_info* inf
   infos->vendor = "example";
   infos->flags = ULLAGE_DEVICE_CONCURRENT | ULLAGE_DEVICE_ONLY_WHEN_NAMED;
   infos->total_bytes = kCapacity;
-  infos->alignment = kAlignment;
+  infos->alignment = 256;
   return NULL;
 }
 static ullage_status* Open(ullage_provider* provider, int32_t ordinal, ullage_device** out) {
@@ -63,12 +53,9 @@ static ullage_status* Reserve(ullage_device* device, ullage_space_kind space, ui
   ullage_buffer* buffer = calloc(1, sizeof(*buffer));
   if (buffer && bytes <= kCapacity - device->used)
     buffer->data = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (!buffer || !buffer->data) {
-    free(buffer);
-    return host->create_status(ULLAGE_OUT_OF_MEMORY, "the device is full");
-  }
-  buffer->bytes = bytes;
-  device->used += bytes;
+  if (!buffer || !buffer->data)
+    return free(buffer), host->create_status(ULLAGE_OUT_OF_MEMORY, "the device is full");
+  device->used += buffer->bytes = bytes;
   *out = buffer;
   return NULL;
 }
@@ -98,8 +85,9 @@ static void ReleaseKernel(ullage_kernel* kernel) {
 static ullage_status* Compute(ullage_kernel* kernel, ullage_context* context) {
   (void)kernel;
   ullage_tensor x = {.size = sizeof(x)}, y = {.size = sizeof(y)};
-  TRY(host->input(context, 0, &x));
-  TRY(host->output(context, 0, &y));
+  ullage_status* status = host->input(context, 0, &x);
+  if (!status) status = host->output(context, 0, &y);
+  if (status) return status;
   const float* from = x.region.pointer;
   float* to = y.region.pointer;
   for (uint64_t i = 0; i < x.region.bytes / sizeof(float); ++i) to[i] = from[i] * from[i] * from[i];
@@ -117,22 +105,19 @@ static ullage_status* CreateKernel(void* state, const ullage_kernel_info* info, 
 static ullage_status* ShapeBound(void* state, const ullage_node* node, ullage_shapes* shapes) {
   (void)state, (void)node;
   ullage_value_info x = {.size = sizeof(x)};
-  TRY(host->shape_input(shapes, 0, &x));
-  if (x.presence != ULLAGE_SHAPE_KNOWN) return NULL;
+  ullage_status* status = host->shape_input(shapes, 0, &x);
+  if (status || x.presence != ULLAGE_SHAPE_KNOWN) return status;
   return host->set_shape_output(shapes, 0, x.dtype, x.rank, x.lower, x.upper);
 }
 static ullage_status* Register(ullage_provider* provider, ullage_registry* registry) {
   (void)provider;
   static const uint64_t kFloat32 = 1u << 1;
-  static const ullage_pair kInPlace = {0, 0};
   const ullage_kernel_entry entry = {.size = sizeof(entry),
                                      .domain = "com.example",
                                      .op = "Cube",
                                      .since = 1,
                                      .input_types = &kFloat32,
                                      .input_type_count = 1,
-                                     .may_alias = &kInPlace,
-                                     .may_alias_count = 1,
                                      .create = CreateKernel,
                                      .shape_bound = ShapeBound};
   return host->add_kernel(registry, &entry);
