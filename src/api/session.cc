@@ -184,16 +184,20 @@ void Session::Run(std::span<const InputTensor> inputs, std::span<OutputTensor> o
 }
 
 std::vector<DeviceMemory> Session::memory() const {
-  const session::DevicePlan& plan = impl_->session->device_plan();
-  DeviceMemory cpu;
-  cpu.device = plan.name;
-  cpu.limit_bytes = plan.limit_bytes;
-  cpu.planned_bytes = plan.tags.Sum();
-  cpu.lower_bound_bytes = plan.lower_bound_bytes;
-  for (memory::Tag tag : memory::kAllTags) cpu.tags.emplace_back(memory::TagName(tag), plan.tags[tag]);
-  cpu.peak_bytes = impl_->session->peak_bytes();
-  cpu.allocations_during_run = impl_->session->allocations_during_run();
-  return {cpu};
+  std::vector<DeviceMemory> all;
+  const auto& plans = impl_->session->device_plans();
+  for (size_t d = 0; d < plans.size(); ++d) {
+    DeviceMemory m;
+    m.device = plans[d].name;
+    m.limit_bytes = plans[d].limit_bytes;
+    m.planned_bytes = plans[d].tags.Sum();
+    m.lower_bound_bytes = plans[d].lower_bound_bytes;
+    for (memory::Tag tag : memory::kAllTags) m.tags.emplace_back(memory::TagName(tag), plans[d].tags[tag]);
+    m.peak_bytes = impl_->session->peak_bytes(d);
+    m.allocations_during_run = impl_->session->allocations_during_run(d);
+    all.push_back(std::move(m));
+  }
+  return all;
 }
 
 std::string Session::PlanJson(bool nodes) const {

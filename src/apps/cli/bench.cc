@@ -178,9 +178,12 @@ int BenchCommand(const std::vector<std::string>& arguments) {
     std::printf(", decoding uses %.0f %% of it",
                 100 * out["decode_tokens_per_s"]["median"].get<double>() *
                     static_cast<double>(decoder->session().step_weight_bytes()) / bandwidth);
-  std::printf("\nmemory    %s planned, %s at the peak\n",
-              FormatSize(decoder->session().device_plan().tags.Sum()).c_str(),
-              FormatSize(decoder->session().peak_bytes()).c_str());
+  std::printf("\n");
+  const auto& plans = decoder->session().device_plans();
+  for (size_t i = 0; i < plans.size(); ++i)
+    std::printf("memory    %s: %s planned, %s at the peak\n", plans[i].name.c_str(),
+                FormatSize(plans[i].tags.Sum()).c_str(),
+                FormatSize(decoder->session().peak_bytes(i)).c_str());
   return 0;
 }
 

@@ -82,9 +82,10 @@ int Chat(const Args& args, const llm::ModelSource& source, const ChatPrompter& p
   std::filesystem::create_directories(std::filesystem::path(HistoryFile()).parent_path(), error);
   using_history();
   read_history(HistoryFile().c_str());
-  std::cerr << source.name << ", context " << decoder.context() << " tokens, "
-            << FormatSize(decoder.session().device_plan().tags.Sum())
-            << " reserved. /help lists the commands.\n";
+  std::cerr << source.name << ", context " << decoder.context() << " tokens, ";
+  for (const auto& plan : decoder.session().device_plans())
+    if (plan.tags.Sum() > 0) std::cerr << FormatSize(plan.tags.Sum()) << " on " << plan.name << ", ";
+  std::cerr << "reserved. /help lists the commands.\n";
   for (;;) {
     g_interrupted.store(false);
     char* raw = readline(">>> ");
