@@ -128,13 +128,16 @@ def shared(count, build):
 
 def sanitizers(count):
     fast = {"asan": ["core_test", "memory_test", "graph_test", "onnx_test", "gguf_test", "tokenizer_test", "template_test"],
-            "tsan": ["core_test", "memory_test"]}
+            "tsan": ["core_test", "memory_test", "plugin_host_test", "reference_test", "session_test"]}
+    # What has threads, but not what is mostly planning.
+    filters = ["Concurrent.*", "Session.*", "Prepacked.*", "Residency.*", "Devices.*-Devices.AnySplit*", "Devices.BudgetsAreKept"]
+    extra = {("tsan", "session_test"): ["--gtest_filter=" + ":".join(filters)]}
     env = {**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=1"}
     for kind, names in fast.items():
         for name in names:
             path = os.path.join(ROOT, "build", kind, "bin", name)
             if os.path.exists(path):
-                gtest(count, f"{kind}: {name}", path, 1200, env=env)
+                gtest(count, f"{kind}: {name}", path, 1200, extra.get((kind, name), ()), env=env)
 
 
 def fuzz(count, seconds):

@@ -81,8 +81,8 @@ void Stream::ReportFault() {
 }
 
 void Stream::Finish() {
+  AwaitAll();  // first: after a failure, too, the caller's memory is free
   device_.faults().Call("finish");
-  AwaitAll();
   ReportFault();
 }
 
