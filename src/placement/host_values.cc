@@ -27,13 +27,17 @@ bool OnHostAnyway(const Node& node, const shapes::GraphFacts& facts) {
 
 }  // namespace
 
+bool ReadsOnlyShape(const Node& node) {
+  return node.domain.empty() && (node.op == "Shape" || node.op == "Size");
+}
+
 std::set<NodeId> HostNodes(const Graph& graph, const shapes::GraphFacts& facts) {
   std::set<NodeId> host;
   std::set<ValueId> values;  // that the host has
   for (ValueId v : graph.inputs) values.insert(v);
   for (NodeId id : graph.Order()) {
     const Node& node = graph.node(id);
-    bool keep = node.domain.empty() && (node.op == "Shape" || node.op == "Size");
+    bool keep = ReadsOnlyShape(node);
     if (!keep && OnHostAnyway(node, facts)) keep = true;
     if (!keep) {
       bool any = false, all = !node.inputs.empty();

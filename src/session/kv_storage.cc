@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "kernels/kv_rows.h"
+#include "placement/host_values.h"
 
 namespace ullage::session {
 namespace {
@@ -96,7 +97,7 @@ void StoreCaches(graph::Graph& graph, std::vector<StateSpec>& states, const KvSt
     const auto check = [&](ValueId v) {
       for (graph::NodeId id : graph.value(v).consumers) {
         const Node& node = graph.node(id);
-        if (node.domain.empty() && (node.op == "Shape" || node.op == "Size")) {
+        if (placement::ReadsOnlyShape(node)) {
           if (codes && !ReadsRowsOnly(graph, node)) fail("node ", node.name, " reads its shape");
           continue;
         }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "placement/host_values.h"
 #include "session/session.h"
 
 namespace ullage::session {
@@ -45,8 +46,7 @@ Residence FindResidence(const PlacedGraph& placed,
     const auto& readers = graph.value(input).consumers;
     if (!std::all_of(readers.begin(), readers.end(), [&](graph::NodeId id) {
           const graph::Node& node = graph.node(id);
-          return device_of(id) == device ||
-                 (node.domain.empty() && (node.op == "Shape" || node.op == "Size"));
+          return device_of(id) == device || placement::ReadsOnlyShape(node);
         }))
       continue;
     residence.inputs[input] = static_cast<int>(device) + 1;

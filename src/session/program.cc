@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "kernels/late_kernel.h"
 #include "kernels/lookup.h"
+#include "placement/host_values.h"
 #include "providers/device.h"
 #include "session/parts.h"
 #include "session/unbounded.h"
@@ -243,9 +244,7 @@ class Program::Builder {
       step.late = dynamic_cast<const kernels::LateKernel*>(step.kernel.get()) != nullptr;
     }
     FindInputs(node, &step);
-    if (step.kind == Step::Kind::kIf || step.kind == Step::Kind::kLoop || step.kind == Step::Kind::kScan ||
-        step.kind == Step::Kind::kSequenceMap)
-      AddBodies(node, &step);
+    if (step.runs_bodies()) AddBodies(node, &step);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const ValueId v = node.outputs[o];
       if (v == kNone) continue;
@@ -274,7 +273,7 @@ class Program::Builder {
   /// What the step reads, in the memory where it reads it.
   void FindInputs(const graph::Node& node, Step* step) {
     Program& p = *program_;
-    const bool only_shape = node.domain.empty() && (node.op == "Shape" || node.op == "Size");
+    const bool only_shape = placement::ReadsOnlyShape(node);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId v = node.inputs[i];
       const bool values = i < 32 && (step->op->reads_values >> i & 1);
@@ -377,8 +376,7 @@ bool Program::AcceptsCache(ValueId v) const {
       if (step.inputs[i] != v) continue;
       if (step.kind == Step::Kind::kCopy) return false;
       // A shape can be read off any view.
-      const auto& node = graph_->node(step.node);
-      if (node.domain.empty() && (node.op == "Shape" || node.op == "Size")) continue;
+      if (placement::ReadsOnlyShape(graph_->node(step.node))) continue;
       if (!step.def || i >= 32 || !(step.def->cache_inputs >> i & 1)) return false;
     }
   }

@@ -43,6 +43,10 @@ struct Step {
   };
   Kind kind = Kind::kKernel;
   graph::NodeId node = graph::kNone;  ///< of a copy: the first that reads it, kNone: the caller
+  /// It runs sub-graphs.
+  bool runs_bodies() const {
+    return kind == Kind::kIf || kind == Kind::kLoop || kind == Kind::kScan || kind == Kind::kSequenceMap;
+  }
   /// Where it runs: 0 is the host; of a copy the end that is not the host.
   int device = 0;
   const ops::OpInfo* op = nullptr;

@@ -2,17 +2,14 @@
 
 #include <algorithm>
 
+#include "placement/host_values.h"
+
 namespace ullage::session {
 
 using graph::kNone;
 using graph::ValueId;
 
 namespace {
-
-bool HasBodies(const Step& step) {
-  return step.kind == Step::Kind::kIf || step.kind == Step::Kind::kLoop || step.kind == Step::Kind::kScan ||
-         step.kind == Step::Kind::kSequenceMap;
-}
 
 bool Contains(const std::vector<int32_t>& list, int32_t n) {
   return std::find(list.begin(), list.end(), n) != list.end();
@@ -34,7 +31,7 @@ SyncPlan::SyncPlan(const Program& program, const std::vector<ValueId>& external)
     const bool view = step.kind == Step::Kind::kView || step.kind == Step::Kind::kSelect;
     const bool moves =
         !view || std::find(external.begin(), external.end(), step.outputs[0]) != external.end();
-    sync.alone = HasBodies(step);
+    sync.alone = step.runs_bodies();
     if (step.device != 0 && moves) sync.stream = 2 * step.device - (step.kind == Step::Kind::kCopy ? 0 : 1);
     const auto needs = [&](ValueId v) {
       if (v == kNone) return;
@@ -49,7 +46,7 @@ SyncPlan::SyncPlan(const Program& program, const std::vector<ValueId>& external)
       steps_[static_cast<size_t>(w)].records = true;
     };
     const bool only_shape =
-        step.op && step.op->domain.empty() && (step.op->name == "Shape" || step.op->name == "Size");
+        step.kind == Step::Kind::kKernel && placement::ReadsOnlyShape(program.graph().node(step.node));
     touches_.push_back(moves && !only_shape);
     if (moves && !only_shape && !sync.alone)
       for (ValueId v : step.inputs) needs(v);
@@ -74,13 +71,13 @@ void SyncPlan::ExtendLives(const Program& program, std::vector<int64_t>* last) c
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = program.steps()[i];
     if (step.kind != Step::Kind::kCopy) continue;
+    const int64_t done = std::min(KnownDone(static_cast<int64_t>(i)) + 1, end);
     // Whoever takes over the source's memory is ordered behind the copy through the host.
     auto& life = (*last)[static_cast<size_t>(program.root(step.inputs[0]))];
-    life = std::max(life, std::min(KnownDone(static_cast<int64_t>(i)) + 1, end));
+    life = std::max(life, done);
     // What nobody reads is written all the same.
     auto& target = (*last)[static_cast<size_t>(step.outputs[0])];
-    if (program.device(step.outputs[0]) == 0)
-      target = std::max(target, std::min(KnownDone(static_cast<int64_t>(i)) + 1, end));
+    if (program.device(step.outputs[0]) == 0) target = std::max(target, done);
   }
 }
 
