@@ -103,10 +103,10 @@ def program(count, build):
         counted(count, "program: " + os.path.basename(script), [PYTHON, script, "--ullage", exe], 900)
     cases = [PYTHON, os.path.join(ROOT, "tests/conformance/onnx_cases.py"), "--ullage", exe]
     counted(count, "program: onnx_cases.py", cases, 900)
-    on_device = ["--device", "reference"]
-    counted(count, "program: onnx_cases.py on a simulated device", cases + on_device, 900)
-    counted(count, "program: zoo_check.py on a simulated device",
-            [PYTHON, os.path.join(ROOT, "tests/program/zoo_check.py"), "--ullage", exe, *on_device], 900)
+    for device in ("reference", "opencl"):
+        counted(count, f"program: onnx_cases.py on {device}", [*cases, "--device", device], 900)
+    counted(count, "program: zoo_check.py on reference",
+            [PYTHON, os.path.join(ROOT, "tests/program/zoo_check.py"), "--ullage", exe, "--device", "reference"], 900)
 
 
 def shared(count, build):

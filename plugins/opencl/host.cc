@@ -223,6 +223,7 @@ int64_t Tensor::elements(int first, int last) const {
 }
 
 std::vector<int64_t> Tensor::HostInts() const {
+  if (elements() == 0) return {};
   if (!pointer || buffer) Fail(ULLAGE_FAILED, "numbers that are wanted on the host lie on the device");
   std::vector<int64_t> all(static_cast<size_t>(elements()));
   for (size_t i = 0; i < all.size(); ++i) {

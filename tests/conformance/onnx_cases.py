@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
 """ONNX's own operator cases against the program. Needs the PyPI packages numpy and onnx (made with onnx 1.23.2).
 
-    onnx_cases.py --ullage BIN [--only REGEX] [--update] [--device NAME]
+    onnx_cases.py --ullage BIN [--only REGEX] [--update] [--device NAME [--placed]]
 
 The cases are those that the onnx package makes in memory (kind "node"). A case that does not pass must be listed in
 onnx_exceptions.tsv (name, status, reason); a listed case that passes is a failure, too, so that the list cannot go
 stale. With --device the cases run on that device, and what does not pass there in the way it does not pass on the host is
-listed in onnx_exceptions_NAME.tsv. --update rewrites the list from this run. The last line is `onnx_cases: N passed, N failed, N skipped`, where
-skipped are the exceptions.
+listed in onnx_exceptions_NAME.tsv; --placed counts the cases that have a node there. Where the machine has no such device
+all is skipped. --update rewrites the list from this run. The last line is `onnx_cases: N passed, N failed, N skipped`,
+where skipped are the exceptions.
 
 Comparison as in onnx.backend.test: rtol 1e-3 and atol 1e-7 unless the case says otherwise, equal shapes and types.
 Outputs that depend on random numbers are compared by shape and type.
 """
 import argparse
+import concurrent.futures
 import contextlib
 import io
+import json
 import pathlib
 import re
 import subprocess
@@ -116,13 +119,37 @@ def result(case, lines):
     return "pass", ""
 
 
+def answer(exe, *args):
+    """What the program says in JSON; {} where it fails."""
+    p = subprocess.run([exe, *args, "--json"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return json.loads(p.stdout) if p.returncode == 0 else {}
+
+
+def has(exe, device):
+    return any(d["provider"] == device for d in answer(exe, "devices", "--device", device).get("devices", []))
+
+
+def count_placed(exe, device, models):
+    """Of the models, how many have a node on the device, and how many have all of them there."""
+    def nodes(model):
+        placement = answer(exe, "plan", str(model), "--device", device, "--nodes").get("placement", [])
+        return [n["device"].startswith(device) for n in placement]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        placed = list(pool.map(nodes, models))
+    return sum(map(any, placed)), sum(bool(p) and all(p) for p in placed)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ullage", required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--device")
+    parser.add_argument("--placed", action="store_true")
     args = parser.parse_args()
+    if args.device not in (None, "reference") and not has(args.ullage, args.device):
+        print(f"there is no device {args.device} on this machine\nonnx_cases: 0 passed, 0 failed, 1 skipped")
+        return 0
     cases = [c for c in node_cases() if re.search(args.only, c.name)]
     exceptions = read_list(LIST)
     own = LIST.with_name(f"onnx_exceptions_{args.device}.tsv") if args.device else LIST
@@ -141,6 +168,9 @@ def main():
             answered = next((i for i, line in enumerate(todo) if not (line[2] / "status").exists()), len(todo))
             todo = todo[answered + 1:]
         results = {c.name: result(c, written[c.name]) for c in cases}
+        if args.placed:
+            some, whole = count_placed(args.ullage, args.device, [root / c.name / "model.onnx" for c in cases])
+            print(f"{some} of {len(cases)} cases have nodes on {args.device}, {whole} all of them")
     if args.update:
         own.write_text("".join(f"{name}\t{status}\t{' '.join(reason.split())[:120]}\n"
                                for name, (status, reason) in sorted(results.items()) if status != of_host.get(name, "pass")))

@@ -37,6 +37,20 @@
 #define C_11 int
 #define COMPUTED(t) CAT(C_, t)
 
+// Of what one computes with.
+#define LEAST_0 (-INFINITY)
+#define LEAST_1 (-INFINITY)
+#define LEAST_2 (-INFINITY)
+#define LEAST_3 LONG_MIN
+#define LEAST_4 INT_MIN
+#define LEAST(t) CAT(LEAST_, t)
+#define MOST_0 INFINITY
+#define MOST_1 INFINITY
+#define MOST_2 INFINITY
+#define MOST_3 LONG_MAX
+#define MOST_4 INT_MAX
+#define MOST(t) CAT(MOST_, t)
+
 ushort bf16_of(float v) {
   uint u = as_uint(v);
   if ((u & 0x7fffffffu) > 0x7f800000u) return (ushort)((u >> 16) | 0x40u);

@@ -65,6 +65,18 @@ __kernel void clip(TENSOR(x), TENSOR(y), TENSOR(lowest), TENSOR(highest), uint c
 }
 
 #elif defined(BINARY)
+// Of numbers that are not unsigned: the least one divided by -1 is more than there is room for.
+#if T == 8 || T == 9
+#define NEGATES(b) 0
+#else
+#define NEGATES(b) ((b) == -1)
+#endif
+
+// A remainder, moved to the divisor's side of zero.
+COMPUTED(T) sign_of_divisor(COMPUTED(T) r, COMPUTED(T) b) {
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
 // R of two T; see kArithmetic, kComparisons and kLogic.
 COMPUTED(R) joined(int op, COMPUTED(T) a, COMPUTED(T) b) {
 #if T == 5
@@ -89,12 +101,13 @@ COMPUTED(R) joined(int op, COMPUTED(T) a, COMPUTED(T) b) {
     case 5: return a < b || isnan(a) ? a : b;
     case 6: return pow(a, b);
     case 7: return fmod(a, b);
+    case 8: return sign_of_divisor(fmod(a, b), b);
 #else
-    case 3: return b == 0 ? 0 : a / b;
+    case 3: return b == 0 ? 0 : NEGATES(b) ? -a : a / b;
     case 4: return a > b ? a : b;
     case 5: return a < b ? a : b;
-    case 7: return b == 0 ? 0 : a % b;
-    case 8: return b == 0 ? 0 : (a % b + b) % b;
+    case 7: return b == 0 || NEGATES(b) ? 0 : a % b;
+    case 8: return b == 0 || NEGATES(b) ? 0 : sign_of_divisor(a % b, b);
 #endif
     default: return a < 0 ? a * b : a;
   }

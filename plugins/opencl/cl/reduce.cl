@@ -3,15 +3,18 @@
 #define GROUP 64
 #define NUMBER COMPUTED(T)
 
+// What JOIN leaves alone, and the result for no elements.
 #if MODE == 2
-#define START(v) (v)
+#define NEUTRAL LEAST(T)
 #define JOIN(a, b) ((b) > (a) || (b) != (b) ? (b) : (a))
 #elif MODE == 3
-#define START(v) (v)
+#define NEUTRAL MOST(T)
 #define JOIN(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
 #elif MODE == 4
+#define NEUTRAL 1
 #define JOIN(a, b) ((a) * (b))
 #else
+#define NEUTRAL 0
 #define JOIN(a, b) ((a) + (b))
 #endif
 #if MODE == 5 || MODE == 6
@@ -30,18 +33,11 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void reduce(TENSOR(x
   __local NUMBER part[GROUP];
   const uint to = get_group_id(0), l = get_local_id(0);
   __global const ELEMENT(T)* xs = IN(T, x) + place(to, &kept, &ks);
-  NUMBER a;
+  NUMBER a = NEUTRAL;
 #if MODE == 8
   float most = -INFINITY;
   for (uint i = 0; i < inner; ++i) most = fmax(most, (float)LOAD(T, xs, place(i, &reduced, &rs)));
   if (!isfinite(most)) most = 0.0f;
-#endif
-#if MODE == 2 || MODE == 3
-  a = LOAD(T, xs, place(l < inner ? l : 0, &reduced, &rs));
-#elif MODE == 4
-  a = 1;
-#else
-  a = 0;
 #endif
   for (uint i = l; i < inner; i += GROUP) {
     const NUMBER v = LOAD(T, xs, place(i, &reduced, &rs));
@@ -55,7 +51,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void reduce(TENSOR(x
   if (l > 0) return;
   a = part[0];
 #if MODE == 1
-  a = a / (NUMBER)inner;
+#if T > 2
+  if (inner > 0)
+#endif
+    a = a / (NUMBER)inner;
 #elif MODE == 6
   a = sqrt((float)a);
 #elif MODE == 8

@@ -114,7 +114,7 @@ class Binary final : public Op {
     const int32_t type = facts.in(0).dtype, result = facts.out(0).dtype;
     if (facts.in(1).dtype != type) node_.Unsupported("operands of different types");
     if (facts.inputs.size() > 2) node_.Unsupported("more than two operands");
-    if (op == "Mod" && (node_.Int("fmod", 0) != 0 || (kFloats & Bit(type)))) op = "FMod";
+    if (op == "Mod" && node_.Int("fmod", 0) != 0) op = "FMod";
     number_ = type == kBool     ? NumberOf(kLogic, op)
               : result == kBool ? NumberOf(kComparisons, op)
                                 : NumberOf(kArithmetic, op);
