@@ -48,4 +48,16 @@ NodeEstimate EstimateWorkspace(const KernelDef& def, const KernelInfo& info) {
   return estimate;
 }
 
+bool StatesWorkspace(const KernelDef& def, const KernelInfo& info) {
+  try {
+    std::vector<memory::WorkspaceRequirement> slots;
+    def.create(info)->DeclareWorkspaceRequirements({info.inputs, info.outputs, info.threads}, slots);
+    return std::none_of(slots.begin(), slots.end(), [](const memory::WorkspaceRequirement& slot) {
+      return slot.status == memory::WorkspaceStatus::kUnknown;
+    });
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 }  // namespace ullage::kernels

@@ -20,4 +20,8 @@ struct NodeEstimate : WorkspaceEstimate {
 /// making it fails.
 NodeEstimate EstimateWorkspace(const KernelDef& def, const KernelInfo& info);
 
+/// False where the kernel will ask for scratch that it cannot state within the node's bounds. True where
+/// making it fails: whoever makes it to run it is told.
+bool StatesWorkspace(const KernelDef& def, const KernelInfo& info);
+
 }  // namespace ullage::kernels

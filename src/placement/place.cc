@@ -4,7 +4,9 @@
 #include <set>
 
 #include "core/error.h"
+#include "kernels/estimate.h"
 #include "kernels/lookup.h"
+#include "kernels/value_bytes.h"
 #include "ops/catalogue.h"
 #include "placement/host_values.h"
 #include "placement/stats.h"
@@ -211,9 +213,17 @@ class Placer {
       }
       if (wanted && *wanted != d) continue;
       if (!wanted && !last && accountant.limit_bytes() && IsTableLookup(*ref.graph, *ref)) continue;
-      if (IsView(*ref)) {
-        const bool here = wanted || last || SourceIsOn(ref, d);
-        if (here) Put(ref, d, wanted ? Reason::kRule : ReasonOf(ref), rule);
+      const bool view = IsView(*ref);
+      if (view && !wanted && !last && !SourceIsOn(ref, d)) continue;
+      if (d != host_) {
+        if (std::string open = Unbounded(ref); !open.empty()) {
+          Refuse(ref, d, Fallback::Kind::kShape, wanted.has_value(), std::move(open));
+          if (wanted) released.push_back(ref);
+          continue;
+        }
+      }
+      if (view) {
+        Put(ref, d, wanted ? Reason::kRule : ReasonOf(ref), rule);
         continue;
       }
       if (!Offer(ref, d, last, wanted.has_value(), rule) && wanted) released.push_back(ref);
@@ -243,6 +253,10 @@ class Placer {
       Refuse(ref, d, KindOf(refusal.kind), by_rule, refusal.text);
       return false;
     }
+    if (d != host_ && !kernels::StatesWorkspace(*def, facts.info)) {
+      Refuse(ref, d, Fallback::Kind::kShape, by_rule, "nothing bounds the workspace of its kernel");
+      return false;
+    }
     if (counts_) {
       const auto estimate = device.device.provider->Estimate(device.device.info, *def, facts.info);
       const NodeCost cost = accountant.ComputeNodeCostForBudget(ref, estimate);
@@ -267,6 +281,20 @@ class Placer {
     }
     Put(ref, d, by_rule ? Reason::kRule : ReasonOf(ref), rule);
     return true;
+  }
+
+  /// What the node reads or makes that has no bound, in words; "": nothing. Only the host takes memory while
+  /// it runs, so such values lie there.
+  std::string Unbounded(const NodeRef& ref) const {
+    const shapes::GraphFacts& facts = *facts_.at(ref.graph);
+    const auto find = [&](const std::vector<ValueId>& values, const char* what) -> std::string {
+      for (ValueId v : values)
+        if (v != kNone && (!kernels::HasBoundedShape(facts.of(v)) || kernels::BytesUpper(facts.of(v)) < 0))
+          return StrCat("nothing bounds the size of ", what, " ", ref.graph->value(v).name);
+      return "";
+    };
+    std::string open = find(ref->inputs, "input");
+    return open.empty() ? find(ref->outputs, "result") : open;
   }
 
   void Put(const NodeRef& ref, size_t d, Reason reason, std::optional<size_t> rule) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "memory/node_stats.h"
@@ -193,10 +194,10 @@ TEST(Place, FreeMemoryAsBudget) {
   EXPECT_EQ(p.Place(*c.g)->devices()[0].nodes, 2);
 }
 
-TEST(Place, UnknownWorkspacesTakeTheHeuristic) {
+TEST(Place, UnknownEstimatesTakeTheHeuristic) {
   ChainGraph c;
-  c.Add("a").attributes["workspace"] = int64_t{-1};
-  c.Add("b").attributes["workspace"] = int64_t{-1};
+  c.Add("a").attributes["unsure"] = int64_t{1};
+  c.Add("b").attributes["unsure"] = int64_t{1};
   c.Finish();
   auto p = Placing::GpuAndHost();
   p.options.Set("session.resource_partitioning_settings", "gpu:96");  // 64 results and half of it
@@ -207,6 +208,80 @@ TEST(Place, UnknownWorkspacesTakeTheHeuristic) {
   std::string message;
   EXPECT_EQ(CodeOf(p, *c.g, &message), Code::kUnsupported);
   EXPECT_NE(message.find("workspace"), std::string::npos);
+}
+
+TEST(Place, WhatNothingBoundsGoesToTheHost) {
+  ChainGraph c;  // x is [4, 4]
+  const ValueId open = c.g->AddInput("open", DType::kFloat, graph::DeclaredShape{{4, ""}, {-1, "n"}});
+  c.Add("bounded");
+  const ValueId bounded = c.last;
+  c.last = open;
+  c.Add("reads and makes", "", "Relu");
+  const ValueId flipped = c.g->AddValue("flipped");
+  c.g->AddNode("", "Transpose", "no kernel", {c.last}, {flipped});
+  c.Add("product", "", "MatMul", {flipped});  // [4, 4] again
+  c.Add("after", "", "Add", {bounded});
+  c.Add("scratch").attributes["workspace"] = int64_t{-1};
+  c.Finish();
+  auto p = Placing::GpuAndHost();
+  p.providers.back() = std::make_shared<TestProvider>(
+      "cpu", DeviceType::kCpu, 1, std::vector<std::string>{"Relu", "Add", "MatMul", "Transpose"});
+  for (const char* budget : {"", "gpu:1MB"}) {
+    SCOPED_TRACE(budget);
+    p.options.Set("session.resource_partitioning_settings", budget);
+    const auto placed = p.Place(*c.g);
+    EXPECT_EQ(Where(*placed, "bounded"), "gpux:0 automatic");
+    EXPECT_EQ(Where(*placed, "reads and makes"), "cpu no_kernel");
+    EXPECT_EQ(Where(*placed, "product"), "cpu no_kernel");
+    EXPECT_EQ(Where(*placed, "after"), "gpux:0 automatic");
+    EXPECT_EQ(Where(*placed, "scratch"), "cpu no_kernel");
+    std::map<std::string, std::string> texts;
+    for (const auto& f : placed->fallbacks()) {
+      texts[f.node->name] = f.text;
+      EXPECT_EQ(f.kind, Fallback::Kind::kShape);
+      EXPECT_FALSE(f.by_rule);
+    }
+    EXPECT_EQ(texts["reads and makes"], "nothing bounds the size of input open");
+    EXPECT_EQ(texts["product"], "nothing bounds the size of input reads and makes_out");
+    EXPECT_EQ(texts["scratch"], "nothing bounds the workspace of its kernel");
+    ASSERT_EQ(placed->warnings().size(), 1u);
+    EXPECT_EQ(placed->warnings()[0],
+              "4 nodes did not go to gpux:0 (shape): nothing bounds the size of input open (node reads and "
+              "makes, and others)");
+  }
+  p.options.Set("session.name_based_layer_assignment", "gpux:0(product)");
+  const auto placed = p.Place(*c.g);
+  EXPECT_EQ(Where(*placed, "product"), "cpu no_kernel");
+  const auto& all = placed->fallbacks();
+  EXPECT_EQ(std::count_if(all.begin(), all.end(), [](const Fallback& f) { return f.by_rule; }), 1);
+  p.options.Set("session.strict", "1");
+  std::string message;
+  EXPECT_EQ(CodeOf(p, *c.g, &message), Code::kUnsupported);
+  EXPECT_NE(message.find("nothing bounds the size"), std::string::npos) << message;
+}
+
+TEST(Place, NodesOfBodiesThatNothingBoundsGoToTheHost) {
+  ChainGraph c;
+  Node& node = c.AddIf("if", "", "");
+  const ValueId open = c.g->AddInput("open", DType::kFloat, graph::DeclaredShape{{-1, "n"}, {4, ""}});
+  for (const char* branch : {"then_branch", "else_branch"}) {
+    const auto body = std::get<std::shared_ptr<Graph>>(node.attributes[branch]);
+    const ValueId inner = body->AddInput("open", DType::kFloat, std::nullopt);
+    body->inputs.clear();
+    body->capture_values = {inner};
+    body->capture_names = {"open"};
+    if (branch[0] == 'e') continue;
+    const ValueId made = body->AddValue("made");
+    body->AddNode("", "Relu", "body/unbounded", {inner}, {made});
+    body->outputs = {made};
+  }
+  c.g->SetCaptures(node, {open});
+  c.Finish();
+  auto p = Placing::GpuAndHost();
+  const auto placed = p.Place(*c.g);
+  EXPECT_EQ(Where(*placed, "then_branch/body"), "gpux:0 automatic");
+  EXPECT_EQ(Where(*placed, "body/unbounded"), "cpu no_kernel");
+  EXPECT_EQ(Where(*placed, "else_branch/body"), "gpux:0 automatic");
 }
 
 TEST(Place, ReasonsOfRefusal) {

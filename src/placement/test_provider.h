@@ -6,12 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/estimate.h"
 #include "placement/place.h"
 #include "placement/test_graph.h"
 
 namespace ullage::placement::test {
 
-/// Wants "workspace" bytes as the node's attribute says (-1: cannot say) and "prepack" bytes.
+/// Wants "workspace" bytes as the node's attribute says (-1: cannot say) and "prepack" bytes. With "unsure"
+/// only the estimate cannot say.
 class TestKernel final : public kernels::Kernel {
  public:
   explicit TestKernel(const kernels::KernelInfo& info)
@@ -46,6 +48,11 @@ class TestProvider final : public providers::Provider {
       def.types = {kernels::kFloat32};
       def.create = [](const kernels::KernelInfo& info) -> std::unique_ptr<kernels::Kernel> {
         return std::make_unique<TestKernel>(info);
+      };
+      const kernels::KernelDef plain = def;
+      def.estimate = [plain](const kernels::KernelInfo& info) -> kernels::WorkspaceEstimate {
+        if (info.node.Int("unsure", 0)) return {};
+        return kernels::EstimateWorkspace(plain, info);
       };
       def.refuse = [](const kernels::KernelInfo& info) -> std::optional<std::string> {
         if (info.node.Int("odd", 0)) return "an odd shape";

@@ -255,6 +255,68 @@ TEST(Devices, ControlFlowAcrossDevices) {
   }
 }
 
+/// Results of any number of rows s, and between them what does not grow with s: the largest row, the first
+/// two.
+std::shared_ptr<Graph> Unbounded() {
+  auto g = std::make_shared<Graph>();
+  g->name = "unbounded";
+  g->opsets = {{"", 21}};
+  const auto ints = [&](const char* name, std::vector<int64_t> v) {
+    return g->AddConstant(name, graph::MakeInts({static_cast<int64_t>(v.size())}, v));
+  };
+  const auto add = [&](const char* op, const std::string& name, std::vector<ValueId> in) {
+    const ValueId out = g->AddValue(name + "_out");
+    g->AddNode("", op, name, std::move(in), {out});
+    return out;
+  };
+  const ValueId x = g->AddInput("x", DType::kFloat, graph::DeclaredShape{{-1, "s"}, {16, ""}});
+  const ValueId axis = ints("axis", {0});
+  const ValueId many = add("Abs", "many/Abs", {x});
+  const ValueId row = add("ReduceMax", "many/ReduceMax", {many, axis});
+  const ValueId there = add("Neg", "few/Neg", {row});
+  const ValueId again = add("Mul", "few/Mul", {there, there});
+  const ValueId sum = add("Add", "many/Add", {x, again});
+  const ValueId rows = add("Slice", "many/Slice", {sum, ints("from", {0}), ints("to", {2}), axis});
+  const ValueId last = add("Exp", "few/Exp", {rows});
+  g->outputs = {sum, last};
+  return g;
+}
+
+ProfileSpec AnyRows() {
+  return {
+      "any", [](const Graph&, ops::SymbolTable& table) {
+        ops::ValueFacts f;
+        f.dtype = DType::kFloat;
+        f.shape = ops::BoundedShape::OfDims({table.Symbol("s", 2, ops::kUnbounded), ops::Bound::Exactly(16)});
+        return std::vector<ops::ValueFacts>{f};
+      }};
+}
+
+TEST(Devices, ValuesWithoutABoundStayOnTheHost) {
+  const auto host = Make(Unbounded(), "", {Host()}, {AnyRows()}, false);
+  for (const char* rules : {"", "gpux:0(many, few)", "gpux:0(few/Neg); gpux:1(few/Mul, few/Exp)"}) {
+    SCOPED_TRACE(rules);
+    const auto s = Make(Unbounded(), rules, TwoGpus(), {AnyRows()}, false);
+    const auto& placed = s->placed();
+    for (const auto& ref : placed.nodes())
+      EXPECT_EQ(placed.of(ref).device == 2, ref->name[0] == 'm') << ref->name;
+    EXPECT_TRUE(s->program().uses_devices());
+    for (const auto& f : placed.fallbacks()) EXPECT_EQ(f.kind, placement::Fallback::Kind::kShape) << f.text;
+    for (int round = 0; round < 50; ++round)
+      for (const int64_t rows : {2, 700, 31}) ASSERT_EQ(RunOn(*s, 0, rows), RunOn(*host, 0, rows));
+    EXPECT_EQ(s->peak_bytes(0), s->device_plans()[0].tags.Sum());
+  }
+  // Where memory is promised they are refused, as without devices.
+  try {
+    Make(Unbounded(), "", TwoGpus(), {AnyRows()}, true);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kUnsupported);
+    EXPECT_NE(error.message().find("nothing bounds the size of input x"), std::string::npos)
+        << error.message();
+  }
+}
+
 TEST(Devices, ConcurrentRunsHaveQueuesOfTheirOwn) {
   const auto expected = Expected(6);
   const auto s = Make(Layers(), "gpux:0(layers.[0-3]/); gpux:1(layers.[4-7]/)", TwoGpus(), {Rows(9)}, false);

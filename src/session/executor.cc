@@ -113,6 +113,7 @@ class StepContext final : public kernels::KernelContext {
 
   ArenaBlock Take(size_t bytes, size_t alignment) {
     memory::Allocator* const arena = executor_.arena_;
+    if (!arena) Throw(Code::kRuntime, "nothing bounded the ", bytes, " bytes of scratch that a kernel needs");
     return {arena->Allocate(bytes, alignment, memory::Tag::kWorkspace), FreeTo{arena}};
   }
   void Count(size_t bytes, size_t alignment) {

@@ -382,8 +382,9 @@ void Initializer::PlanMemory() {
   std::vector<bool> states;
   for (size_t i = 0; i < graph.inputs.size(); ++i) states.push_back(s.IsState(i));
   for (auto& p : s.profiles_) {
-    if (s.pre_allocated_ || s.spec_.plan_only || s.program_->uses_devices()) {
-      const auto open = FindUnbounded(*s.program_, p.facts, p.inputs, states, *p.symbols);
+    const bool all = s.pre_allocated_ || s.spec_.plan_only;
+    if (all || s.program_->uses_devices()) {
+      const auto open = FindUnbounded(*s.program_, p.facts, p.inputs, states, *p.symbols, !all);
       if (!open.empty()) ThrowUnbounded(open);
     }
     p.plan = MakePlan(*s.program_, p.facts, external, s.threads_, plan_options);

@@ -36,10 +36,7 @@ void Shift(const Program& program, size_t device, int64_t by, Plan* plan) {
 /// Whether the kernel's workspace can be declared before a Run.
 bool Bounded(const std::vector<ops::ValueFacts>& all) {
   return std::all_of(all.begin(), all.end(), [](const ops::ValueFacts& f) {
-    if (f.dtype == DType::kUndefined || f.kind != graph::TypeKind::kTensor) return true;
-    if (!f.shape.known_rank()) return false;
-    return std::all_of(f.shape.dims.begin(), f.shape.dims.begin() + f.shape.rank,
-                       [](const ops::Bound& d) { return d.bounded(); });
+    return f.dtype == DType::kUndefined || f.kind != graph::TypeKind::kTensor || kernels::HasBoundedShape(f);
   });
 }
 
@@ -222,7 +219,9 @@ class Planner {
         if (v == kNone || program_.place(v) != Place::kPlanned || external_[static_cast<size_t>(v)]) continue;
         const int64_t bytes = BytesUpper(FactsOf(v)), last = last_[static_cast<size_t>(v)];
         if (bytes < 0) {
-          if (last <= steps_) plan_->last_reads[static_cast<size_t>(last - 1)].push_back(v);
+          // Behind the last step the queues may still read it; then it goes with the frame.
+          if (last < steps_ || (last == steps_ && plan_->sync.empty()))
+            plan_->last_reads[static_cast<size_t>(last - 1)].push_back(v);
           continue;
         }
         memory::Buffer b;

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "core/error.h"
-#include "kernels/sequence.h"
 #include "session/report.h"
 
 namespace ullage::session {
@@ -13,9 +12,6 @@ using graph::kNone;
 using graph::ValueId;
 
 namespace {
-
-// A bound that no memory could hold is none, and sums of such sizes must not overflow.
-constexpr int64_t kMostBits = int64_t{1} << 56;
 
 // Where the user can say how large a symbol gets.
 using Places = std::map<std::string, std::string>;
@@ -50,16 +46,17 @@ class Finder {
     found.push_back(std::move(u));
   }
 
-  void AddProgram(const Program& program, const shapes::GraphFacts& facts) {
+  void AddProgram(const Program& program, const shapes::GraphFacts& facts, bool on_devices) {
     const graph::Graph& graph = program.graph();
     for (const Step& step : program.steps()) {
-      if (step.kind == Step::Kind::kCopy) continue;  // as its source
+      if (step.kind == Step::Kind::kCopy && !on_devices) continue;  // as its source
       for (ValueId v : step.outputs)
-        if (v != kNone && program.place(v) == Place::kPlanned)
-          Add(facts.of(v), graph.value(v).name, graph.node(step.node).name);
+        if (v != kNone && program.place(v) == Place::kPlanned && (!on_devices || step.device != 0))
+          Add(facts.of(program.source(v)), program.name(v),
+              step.node == kNone ? "" : graph.node(step.node).name);
       for (const auto& [key, body] : step.bodies) {
         const auto it = facts.bodies.find({step.node, key});
-        if (it != facts.bodies.end()) AddProgram(*body, *it->second);
+        if (it != facts.bodies.end()) AddProgram(*body, *it->second, on_devices);
       }
     }
   }
@@ -73,18 +70,10 @@ class Finder {
 
 }  // namespace
 
-int64_t BytesUpper(const ops::ValueFacts& facts) {
-  const int64_t elements = facts.shape.ElementsUpper();
-  const int bits = BitsOf(facts.dtype);
-  if (elements == ops::kUnbounded || bits == 0 || elements > kMostBits / bits) return -1;
-  const auto bytes = static_cast<int64_t>(BytesOf(facts.dtype, elements));
-  if (facts.kind == graph::TypeKind::kTensor) return bytes;
-  return facts.length.bounded() ? kernels::Sequence::Bytes(facts.length.upper, bytes) : -1;
-}
-
 std::vector<UnboundedValue> FindUnbounded(const Program& program, const shapes::GraphFacts& facts,
                                           const std::vector<ops::ValueFacts>& inputs,
-                                          const std::vector<bool>& states, const ops::SymbolTable& table) {
+                                          const std::vector<bool>& states, const ops::SymbolTable& table,
+                                          bool on_devices) {
   const graph::Graph& graph = program.graph();
   Places places;
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -94,9 +83,9 @@ std::vector<UnboundedValue> FindUnbounded(const Program& program, const shapes::
           places.emplace((*terms)[0].symbols[0],
                          StrCat("dimension ", d, " of input ", graph.value(graph.inputs[i]).name));
   Finder finder(table, std::move(places));
-  for (size_t i = 0; i < inputs.size(); ++i)
+  for (size_t i = 0; i < inputs.size() && !on_devices; ++i)
     if (!states[i]) finder.Add(inputs[i], graph.value(graph.inputs[i]).name, "");
-  finder.AddProgram(program, facts);
+  finder.AddProgram(program, facts, on_devices);
   return std::move(finder.found);
 }
 
