@@ -14,27 +14,6 @@ namespace {
 
 using namespace test;  // NOLINT
 
-/// "gpux:0 rule" of a node.
-std::string Where(const PlacedGraph& p, const std::string& name) {
-  for (const NodeRef& ref : p.nodes())
-    if (ref->name == name) {
-      const PlacedNode& n = p.of(ref);
-      return p.devices()[n.device].device.info.name + " " + std::string(ReasonName(n.reason));
-    }
-  return "not there";
-}
-
-Code CodeOf(Placing& placing, const Graph& g, std::string* message = nullptr) {
-  try {
-    placing.Place(g);
-  } catch (const Error& e) {
-    if (message) *message = e.message();
-    return e.code();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return Code::kRuntime;
-}
-
 /// Six layers of one product with a weight of 64 bytes and a result of 64 bytes, then a Softmax.
 ChainGraph Model() {
   ChainGraph c;

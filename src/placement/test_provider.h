@@ -1,6 +1,8 @@
 /// A provider for tests: devices without memory, kernels that compute nothing but can say what they need.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "kernels/estimate.h"
 #include "placement/place.h"
 #include "placement/test_graph.h"
+#include "ullage/error.h"
 
 namespace ullage::placement::test {
 
@@ -112,5 +115,26 @@ struct Placing {
     return placement::Place(request);
   }
 };
+
+/// "gpux:0 rule" of a node.
+inline std::string Where(const PlacedGraph& p, const std::string& name) {
+  for (const NodeRef& ref : p.nodes())
+    if (ref->name == name) {
+      const PlacedNode& n = p.of(ref);
+      return p.devices()[n.device].device.info.name + " " + std::string(ReasonName(n.reason));
+    }
+  return "not there";
+}
+
+inline Code CodeOf(Placing& placing, const Graph& g, std::string* message = nullptr) {
+  try {
+    placing.Place(g);
+  } catch (const Error& e) {
+    if (message) *message = e.message();
+    return e.code();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return Code::kRuntime;
+}
 
 }  // namespace ullage::placement::test

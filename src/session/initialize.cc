@@ -459,6 +459,10 @@ void Initializer::ReadRunOptions() {
     Throw(Code::kUnsupported,
           "option session.use_device_allocator_for_initializers: weights are never taken from "
           "the arena; only 1 is possible");
+  if (!options.Bool("session.enable_static_workspace_preallocation"))
+    Throw(Code::kUnsupported,
+          "option session.enable_static_workspace_preallocation: scratch is always planned; only 1 is "
+          "possible");
   for (const char* key :
        {"ep.cpu.arena.extend_strategy", "ep.cpu.arena.initial_chunk_size_bytes",
         "ep.cpu.arena.initial_growth_chunk_size_bytes", "ep.cpu.arena.max_dead_bytes_per_chunk",

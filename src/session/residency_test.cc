@@ -106,6 +106,8 @@ TEST(Residency, OptionsWithoutEffectAreSaid) {
   EXPECT_THROW(make("ep.cpu.arena.max_mem", "1MiB", true), Error);
   EXPECT_TRUE(make("session.use_device_allocator_for_initializers", "1", true)->warnings().empty());
   EXPECT_THROW(make("session.use_device_allocator_for_initializers", "0", false), Error);
+  EXPECT_TRUE(make("session.enable_static_workspace_preallocation", "1", true)->warnings().empty());
+  EXPECT_THROW(make("session.enable_static_workspace_preallocation", "0", false), Error);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shapes/propagate.h"
 #include "ullage/error.h"
 
 namespace ullage::shapes {
@@ -9,6 +10,7 @@ namespace {
 
 using graph::DeclaredShape;
 using graph::Graph;
+using graph::ValueId;
 using ops::SymbolTable;
 
 std::string ErrorOf(const auto& call) {
@@ -120,6 +122,21 @@ TEST(BoundedInputFacts, LimitsReachEveryDimensionOfTheirLabel) {
   EXPECT_EQ(with[0].shape.ToString(), "[1..2,1..16]");
   EXPECT_EQ(with[1].shape.ToString(), "[1..2,10]");
   EXPECT_EQ(with[3].shape.ToString(), "[5]");
+}
+
+TEST(BoundedInputFacts, LimitsReachResultsAndLeaveTheGraphAsItIs) {
+  Graph g;
+  g.opsets = {{"", 21}};
+  const ValueId x = g.AddInput("x", DType::kFloat, DeclaredShape{{-1, ""}, {4, ""}});
+  const ValueId y = g.AddValue("y");
+  g.AddNode("", "Identity", "same", {x}, {y});
+  g.outputs = {y};
+  SymbolTable table;
+  const auto inputs = BoundedInputFacts(g, ParseMaxShapeOverride("x:[8,4]"), {}, true, table);
+  const auto facts = Propagate(g, inputs, {}, table);
+  EXPECT_EQ(facts.of(x).shape.ToString(), "[1..8,4]");
+  EXPECT_EQ(facts.of(y).shape.ToString(), "[1..8,4]") << "the override is an upper end, never a size";
+  EXPECT_EQ((*g.value(x).declared)[0].value, -1) << "the graph that runs is the same";
 }
 
 TEST(BoundedInputFacts, AStatedSumIsTighterThanItsParts) {

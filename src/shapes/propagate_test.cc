@@ -10,6 +10,7 @@ namespace {
 
 using graph::Graph;
 using graph::Node;
+using graph::NodeId;
 using graph::ValueId;
 using ops::Bound;
 using ops::BoundedShape;
@@ -132,6 +133,37 @@ TEST(Propagate, IfIsTheUnionOfItsBranches) {
   g = WithIf(y, 0);
   facts = Propagate(*g, {Facts(DType::kFloat, {n, Bound::Exactly(8)})}, {}, table);
   EXPECT_EQ(facts.of(y).shape.ToString(&table), "[8,n in 1..20]");
+}
+
+TEST(Propagate, BodiesOverDifferentInputsHaveShapesOfTheirOwn) {
+  auto g = NewGraph();
+  const ValueId c = g->AddInput("c", DType::kBool, graph::DeclaredShape{});
+  const ValueId inputs[] = {g->AddInput("x", DType::kFloat, graph::DeclaredShape{{-1, ""}, {4, ""}}),
+                            g->AddInput("z", DType::kFloat, graph::DeclaredShape{{-1, ""}})};
+  std::vector<std::pair<NodeId, ValueId>> made;  // the If, and the result in its branch
+  for (const ValueId outer : inputs) {
+    Op(*g, "If", {c});
+    Node& node = Last(*g);
+    for (const char* branch : {"then_branch", "else_branch"}) {
+      std::shared_ptr<Graph> body = NewGraph();
+      const ValueId in = body->AddValue("in", DType::kFloat);
+      body->value(in).is_input = true;
+      body->capture_values = {in};
+      body->capture_names = {g->value(outer).name};
+      body->outputs = {Op(*body, "Relu", {in})};
+      if (branch[0] == 't') made.emplace_back(node.id, body->outputs[0]);
+      node.attributes[branch] = std::move(body);
+    }
+    g->SetCaptures(node, {outer});
+  }
+  SymbolTable table;
+  const auto facts =
+      Propagate(*g,
+                {Facts(DType::kBool, {}), Facts(DType::kFloat, {table.Symbol("n", 1, 8), Bound::Exactly(4)}),
+                 Facts(DType::kFloat, {table.Symbol("m", 2, 3)})},
+                {}, table);
+  EXPECT_EQ(facts.bodies.at({made[0].first, "then_branch"})->of(made[0].second).shape.ToString(), "[1..8,4]");
+  EXPECT_EQ(facts.bodies.at({made[1].first, "then_branch"})->of(made[1].second).shape.ToString(), "[2..3]");
 }
 
 TEST(Propagate, BranchesThatCannotBeValidAreRefused) {
