@@ -1,5 +1,6 @@
 /// libullage_plugin_reference: simulated devices that run the host's own kernels.
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "ops/catalogue.h"
@@ -35,7 +36,7 @@ class Provider {
       throw Failure(ULLAGE_INVALID_ARGUMENT,
                     "option ep.reference.type: expected gpu or npu, found \"" + type + "\"");
     settings_.type = type == "gpu" ? ULLAGE_DEVICE_GPU : ULLAGE_DEVICE_NPU;
-    cpu::RegisterAll(registry_);
+    Register(TypesOf(options.Text("ep.reference.types")));
     ChooseKernels(options.Text("ep.reference.kernels"));
   }
 
@@ -66,14 +67,53 @@ class Provider {
   }
 
  private:
-  /// "all", or operators with or without their domain, comma separated.
-  void ChooseKernels(const std::string& list) {
-    std::set<std::string, std::less<>> wanted, found;
+  using Words = std::set<std::string, std::less<>>;
+  static Words Split(const std::string& list) {
+    Words words;
     for (size_t at = 0; at < list.size();) {
       const size_t comma = std::min(list.find(',', at), list.size());
-      wanted.insert(list.substr(at, comma - at));
+      words.insert(list.substr(at, comma - at));
       at = comma + 1;
     }
+    return words;
+  }
+
+  /// "all", or element types by their names, comma separated; nothing: all.
+  static std::optional<kernels::TypeSet> TypesOf(const std::string& list) {
+    Words wanted = Split(list);
+    if (wanted.count("all")) return std::nullopt;
+    kernels::TypeSet types;
+    for (int t = 1; t < 64; ++t)
+      if (wanted.erase(std::string(NameOf(static_cast<DType>(t)))) > 0)
+        types = types | kernels::TypeSet{static_cast<DType>(t)};
+    if (!wanted.empty())
+      throw Failure(ULLAGE_INVALID_ARGUMENT,
+                    "option ep.reference.types: there is no type " + *wanted.begin());
+    return types;
+  }
+
+  /// The host's kernels, for tensors of those types only.
+  void Register(const std::optional<kernels::TypeSet>& types) {
+    if (!types) return cpu::RegisterAll(registry_);
+    kernels::Registry all;
+    cpu::RegisterAll(all);
+    for (kernels::KernelDef def : all.all()) {
+      def.refuse = [types = *types,
+                    finer = def.refuse](const kernels::KernelInfo& info) -> std::optional<std::string> {
+        for (const auto facts : {info.inputs, info.outputs})
+          for (const ops::ValueFacts& f : facts)
+            if (f.dtype != DType::kUndefined && !types.contains(f.dtype))
+              return StrCat("no kernel for ", info.node.OpName(), " with type ", NameOf(f.dtype));
+        return finer ? finer(info) : std::nullopt;
+      };
+      registry_.Add(std::move(def));
+    }
+  }
+
+  /// "all", or operators with or without their domain, comma separated.
+  void ChooseKernels(const std::string& list) {
+    const Words wanted = Split(list);
+    Words found;
     const bool all = wanted.count("all") > 0;
     for (const auto& def : registry_.all()) {
       const std::string op(def.op), name = def.domain.empty() ? op : StrCat(def.domain, ":", op);
@@ -117,6 +157,8 @@ constexpr ullage_option_info kOptions[] = {
            "Operators that a simulated device supports, comma separated."),
     Option("ep.reference.type", ULLAGE_OPTION_STRING, "gpu",
            "What a simulated device is taken for: gpu or npu."),
+    Option("ep.reference.types", ULLAGE_OPTION_STRING, "all",
+           "Element types that a simulated device computes with, comma separated, as \"float32,int64\"."),
 };
 
 const ullage_plugin_api& Plugin() {

@@ -186,6 +186,12 @@ TEST(Reference, OnlyTheKernelsThatAreAskedFor) {
   EXPECT_EQ(CodeOf([&] { bench.Create("Sub", 2); }), Code::kUnsupported);
 }
 
+TEST(Reference, OnlyTheTypesThatAreAskedFor) {
+  EXPECT_NO_THROW(Bench({{"types", "float32,int64"}}).Create("Add", 2));
+  EXPECT_EQ(CodeOf([] { Bench({{"types", "int64,float16"}}).Create("Add", 2); }), Code::kUnsupported);
+  EXPECT_EQ(CodeOf([] { Make({{"types", "float32,real"}}); }), Code::kUsage);
+}
+
 TEST(Reference, ShapesThatTheDataDecide) {
   Bench bench;
   std::array<ops::ValueFacts, 2> facts;
