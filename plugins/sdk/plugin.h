@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "ullage/plugin/abi.h"
@@ -284,16 +285,19 @@ ullage_status* CreateKernel(void* state, const ullage_kernel_info* info, ullage_
 ///   Buffer    pointer()
 ///   Stream    Flush(); Finish(); Wait(Event&)
 ///   Event     Record(Stream&); Wait()
+/// Without Stream and Event the device works while it is called; Copy() then has no queue. Of a device only
+/// Reserve() and Copy() are needed.
 /// The objects that the host holds are these; it releases them through the table. Names, options and the
 /// optional functions are the caller's to fill in.
-template <class Provider, class Device, class Buffer, class Stream, class Event>
+template <class Provider, class Device, class Buffer, class Stream = void, class Event = void>
 ullage_provider_api ProviderTable() {
   // The ABI's handles are these objects' addresses.
   static const auto provider = [](ullage_provider* p) { return reinterpret_cast<Provider*>(p); };
   static const auto device = [](ullage_device* d) { return reinterpret_cast<Device*>(d); };
   static const auto buffer = [](ullage_buffer* b) { return reinterpret_cast<Buffer*>(b); };
-  static const auto stream = [](ullage_stream* s) { return reinterpret_cast<Stream*>(s); };
-  static const auto event = [](ullage_event* e) { return reinterpret_cast<Event*>(e); };
+  [[maybe_unused]] static const auto stream = [](ullage_stream* s) { return reinterpret_cast<Stream*>(s); };
+  [[maybe_unused]] static const auto event = [](ullage_event* e) { return reinterpret_cast<Event*>(e); };
+  constexpr bool kQueues = !std::is_void_v<Stream>;
 
   auto t = Sized<ullage_provider_api>();
   t.create = [](const ullage_options* options, ullage_provider** out) {
@@ -310,12 +314,13 @@ ullage_provider_api ProviderTable() {
     return Guard([&] { *out = reinterpret_cast<ullage_device*>(provider(p)->Open(ordinal).release()); });
   };
   t.close_device = [](ullage_device* d) { delete device(d); };
-  t.spaces = [](ullage_device* d, ullage_space_info* spaces, size_t capacity, size_t* needed) {
-    return Guard([&] {
-      const auto all = device(d)->spaces();
-      Deliver<ullage_space_info>(all, spaces, capacity, needed);
-    });
-  };
+  if constexpr (requires(Device & d) { d.spaces(); })
+    t.spaces = [](ullage_device* d, ullage_space_info* spaces, size_t capacity, size_t* needed) {
+      return Guard([&] {
+        const auto all = device(d)->spaces();
+        Deliver<ullage_space_info>(all, spaces, capacity, needed);
+      });
+    };
   t.reserve = [](ullage_device* d, ullage_space_kind space, uint64_t bytes, uint32_t alignment,
                  ullage_buffer** out) {
     return Guard([&] {
@@ -328,44 +333,56 @@ ullage_provider_api ProviderTable() {
       *out = reinterpret_cast<ullage_buffer*>(device(d)->Reserve(space, bytes, alignment).release());
     });
   };
-  t.free = [](ullage_device*, ullage_buffer* b, ullage_stream* s) {
-    if (s) Host().release_status(Guard([&] { stream(s)->Finish(); }));
+  t.free = [](ullage_device*, ullage_buffer* b, [[maybe_unused]] ullage_stream* s) {
+    if constexpr (kQueues)
+      if (s) Host().release_status(Guard([&] { stream(s)->Finish(); }));
     delete buffer(b);
   };
   t.pointer = [](ullage_buffer* b) -> void* { return buffer(b)->pointer(); };
-  t.memory = [](ullage_device* d, ullage_memory_info* info) {
+  if constexpr (requires(Device & d) { d.memory(); })
+    t.memory = [](ullage_device* d, ullage_memory_info* info) {
+      return Guard([&] {
+        const ullage_memory_info from = device(d)->memory();
+        size_t needed = 0;
+        Deliver<ullage_memory_info>({&from, 1}, info, 1, &needed);
+      });
+    };
+  if constexpr (requires(Device & d) { d.CanCopy(ULLAGE_SPACE_HOST, ULLAGE_SPACE_DEVICE); })
+    t.can_copy = [](ullage_device* d, ullage_space_kind from, ullage_space_kind to) -> uint32_t {
+      return device(d)->CanCopy(from, to);
+    };
+  t.copy = [](ullage_device* d, const ullage_copy* copies, size_t count, [[maybe_unused]] ullage_stream* s) {
     return Guard([&] {
-      const ullage_memory_info from = device(d)->memory();
-      size_t needed = 0;
-      Deliver<ullage_memory_info>({&from, 1}, info, 1, &needed);
+      if constexpr (kQueues)
+        device(d)->Copy(copies, count, s ? stream(s) : nullptr);
+      else
+        device(d)->Copy(copies, count);
     });
   };
-  t.can_copy = [](ullage_device* d, ullage_space_kind from, ullage_space_kind to) -> uint32_t {
-    return device(d)->CanCopy(from, to);
-  };
-  t.copy = [](ullage_device* d, const ullage_copy* copies, size_t count, ullage_stream* s) {
-    return Guard([&] { device(d)->Copy(copies, count, s ? stream(s) : nullptr); });
-  };
-  t.create_stream = [](ullage_device* d, ullage_stream** out) {
-    return Guard([&] { *out = reinterpret_cast<ullage_stream*>(device(d)->CreateStream().release()); });
-  };
-  t.release_stream = [](ullage_stream* s) { delete stream(s); };
-  t.flush = [](ullage_stream* s) { return Guard([&] { stream(s)->Flush(); }); };
-  t.finish = [](ullage_stream* s) { return Guard([&] { stream(s)->Finish(); }); };
-  t.create_event = [](ullage_device* d, ullage_event** out) {
-    return Guard([&] { *out = reinterpret_cast<ullage_event*>(device(d)->CreateEvent().release()); });
-  };
-  t.release_event = [](ullage_event* e) { delete event(e); };
-  t.record = [](ullage_event* e, ullage_stream* s) { return Guard([&] { event(e)->Record(*stream(s)); }); };
-  t.stream_wait = [](ullage_stream* s, ullage_event* e) {
-    return Guard([&] { stream(s)->Wait(*event(e)); });
-  };
-  t.host_wait = [](ullage_event* e) { return Guard([&] { event(e)->Wait(); }); };
+  if constexpr (kQueues) {
+    t.create_stream = [](ullage_device* d, ullage_stream** out) {
+      return Guard([&] { *out = reinterpret_cast<ullage_stream*>(device(d)->CreateStream().release()); });
+    };
+    t.release_stream = [](ullage_stream* s) { delete stream(s); };
+    t.flush = [](ullage_stream* s) { return Guard([&] { stream(s)->Flush(); }); };
+    t.finish = [](ullage_stream* s) { return Guard([&] { stream(s)->Finish(); }); };
+    t.create_event = [](ullage_device* d, ullage_event** out) {
+      return Guard([&] { *out = reinterpret_cast<ullage_event*>(device(d)->CreateEvent().release()); });
+    };
+    t.release_event = [](ullage_event* e) { delete event(e); };
+    t.record = [](ullage_event* e, ullage_stream* s) { return Guard([&] { event(e)->Record(*stream(s)); }); };
+    t.stream_wait = [](ullage_stream* s, ullage_event* e) {
+      return Guard([&] { stream(s)->Wait(*event(e)); });
+    };
+    t.host_wait = [](ullage_event* e) { return Guard([&] { event(e)->Wait(); }); };
+  }
   t.register_kernels = [](ullage_provider* p, ullage_registry* registry) {
     return Guard([&] { provider(p)->Register(registry); });
   };
-  t.run_begin = [](ullage_device* d) { device(d)->BeginRun(); };
-  t.run_end = [](ullage_device* d) { device(d)->EndRun(); };
+  if constexpr (requires(Device & d) { d.BeginRun(); }) {
+    t.run_begin = [](ullage_device* d) { device(d)->BeginRun(); };
+    t.run_end = [](ullage_device* d) { device(d)->EndRun(); };
+  }
   return t;
 }
 

@@ -98,6 +98,54 @@ ullage_status* Refuse(void* state, const ullage_kernel_info* info, char* reason,
   });
 }
 
+/// One call of a rule of the host's kind. Contents are known of no input but constants.
+class RuleContext final : public ops::ShapeContext {
+ public:
+  RuleContext(const kernels::KernelInfo& info, ullage_shapes* shapes)
+      : ShapeContext(info.node, ops::BoundMath()), info_(info), shapes_(shapes) {}
+
+  const ops::BoundedShape& shape(int i) const override { return facts(i).shape; }
+  DType dtype(int i) const override { return facts(i).dtype; }
+  const ops::BoundedValues* values(int) const override { return nullptr; }
+  const graph::Constant* constant(int i) const override {
+    return has(i) ? info_.constant(static_cast<size_t>(i)).get() : nullptr;
+  }
+  int doubles(int, std::span<double>) const override { return -1; }
+  std::vector<ops::ValueFacts> RunSubgraph(const graph::Graph&, std::span<const ops::ValueFacts>) override {
+    throw Failure(ULLAGE_UNSUPPORTED, "sub-graphs are not shown to plugins");
+  }
+  /// What has no known rank stays unknown.
+  void Set(int o, DType dtype, const ops::BoundedShape& shape) override {
+    if (!shape.known_rank()) return;
+    std::vector<int64_t> lower, upper;
+    for (int d = 0; d < shape.rank; ++d) {
+      lower.push_back(shape[d].lower);
+      upper.push_back(shape[d].upper == ops::kUnbounded ? -1 : shape[d].upper);
+    }
+    Check(Host().set_shape_output(shapes_, static_cast<size_t>(o), static_cast<int32_t>(dtype), lower.size(),
+                                  lower.data(), upper.data()));
+  }
+  void SetKind(int, graph::TypeKind, const ops::Bound&) override {
+    throw Failure(ULLAGE_UNSUPPORTED, "sequences are not shown to plugins");
+  }
+  void SetValues(int, const ops::BoundedValues&) override {}
+  bool wants_values() const override { return false; }
+
+ private:
+  const ops::ValueFacts& facts(int i) const { return info_.inputs[static_cast<size_t>(i)]; }
+  const kernels::KernelInfo& info_;
+  ullage_shapes* const shapes_;
+};
+
+ullage_status* ShapeBound(void* state, const ullage_node* node, ullage_shapes* shapes) {
+  return Guard([&] {
+    const SharedNode shared{Node(node)};
+    const kernels::KernelInfo info = shared.Info(1, nullptr);
+    RuleContext context(info, shapes);
+    EntryOf(state).rule()(context);
+  });
+}
+
 }  // namespace
 
 ops::ValueFacts FactsOf(const ullage_value_info& info) {
@@ -222,6 +270,17 @@ SharedEntry::SharedEntry(const kernels::KernelDef& def, const OptionBag& options
   entry_.create = create;
   entry_.estimate = Estimate;
   if (def.refuse) entry_.refuse = Refuse;
+}
+
+void SharedEntry::BringOperator(const ops::OpInfo& op) {
+  if (op.reads_values || op.stateful || op.view_of >= 0)
+    throw Failure(ULLAGE_UNSUPPORTED, "operator " + op_ + " needs what the ABI cannot say of operators");
+  rule_ = op.rule;
+  entry_.shape_bound = ShapeBound;
+  for (uint32_t i = 0; i < 32; ++i)
+    if (op.in_place >> i & 1) may_alias_.push_back({i, 0});
+  entry_.may_alias = may_alias_.data();
+  entry_.may_alias_count = may_alias_.size();
 }
 
 }  // namespace ullage::plugin

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/registry.h"
+#include "ops/catalogue.h"
 #include "sdk/plugin.h"
 
 namespace ullage::plugin {
@@ -45,11 +46,15 @@ class SharedEntry {
   /// `late`: the kernel states the shape of its results itself. `def` and `options` must outlive this.
   SharedEntry(const kernels::KernelDef& def, const OptionBag& options, int threads, bool late,
               CreateFn create);
+  /// For an operator that the host does not know: its bound rule, and what its result may be written over.
+  /// Throws Failure(UNSUPPORTED) for what the ABI does not show: rules that read contents, random numbers.
+  void BringOperator(const ops::OpInfo& op);
   void Register(ullage_registry* registry) { Check(Host().add_kernel(registry, &entry_)); }
 
   const kernels::KernelDef& def() const { return def_; }
   const OptionBag& options() const { return options_; }
   int threads() const { return threads_; }
+  ops::ShapeRule rule() const { return rule_; }
   bool late() const { return entry_.flags & ULLAGE_KERNEL_LATE; }
   /// Of the plugin's own, for create.
   void* owner = nullptr;
@@ -58,9 +63,10 @@ class SharedEntry {
   const kernels::KernelDef& def_;
   const OptionBag& options_;
   int threads_;
+  ops::ShapeRule rule_ = nullptr;
   std::string domain_, op_;
   std::vector<uint64_t> types_;
-  std::vector<ullage_pair> caches_;
+  std::vector<ullage_pair> caches_, may_alias_;
   std::vector<ullage_space_kind> input_spaces_, output_spaces_;
   ullage_kernel_entry entry_;
 };
