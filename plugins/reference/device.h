@@ -34,6 +34,7 @@ struct Settings {
   uint64_t capacity = 0;   ///< bytes of each device
   uint64_t bandwidth = 0;  ///< bytes per second; 0: no limit
   uint64_t jitter_us = 0;  ///< most microseconds that a command is delayed, at random
+  uint64_t fuse = 0;       ///< most nodes that are run as one
 };
 
 /// Makes the N-th call fail. Thread-safe.

@@ -5,19 +5,31 @@
 namespace ullage::reference {
 
 SharedKernel::SharedKernel(plugin::SharedEntry& entry, const ullage_kernel_info& info)
-    : entry_(entry),
-      node_(plugin::Node(info.node)),
+    : threads_(entry.threads()),
+      late_(entry.late()),
+      node_(std::make_unique<plugin::SharedNode>(plugin::Node(info.node))),
       device_(reinterpret_cast<Device*>(info.device)),
       inputs_(plugin::Node(info.node).inputs()),
       outputs_(plugin::Node(info.node).outputs()),
-      kernel_(entry.def().create(node_.Info(entry.threads(), &entry.options()))),
+      kernel_(entry.def().create(node_->Info(entry.threads(), &entry.options()))),
+      blocks_(kernel_->PlanPrepack()),
+      places_(blocks_.size()) {}
+
+SharedKernel::SharedKernel(std::unique_ptr<kernels::Kernel> kernel, Device& device, size_t inputs,
+                           size_t outputs)
+    : threads_(1),
+      late_(false),
+      device_(&device),
+      inputs_(inputs),
+      outputs_(outputs),
+      kernel_(std::move(kernel)),
       blocks_(kernel_->PlanPrepack()),
       places_(blocks_.size()) {}
 
 std::vector<ullage_slot> SharedKernel::Declare(Infos in, Infos out) {
   const auto inputs = plugin::FactsOf(in), outputs = plugin::FactsOf(out);
   std::vector<memory::WorkspaceRequirement> needs;
-  kernel_->DeclareWorkspaceRequirements({inputs, outputs, entry_.threads()}, needs);
+  kernel_->DeclareWorkspaceRequirements({inputs, outputs, threads_}, needs);
   std::vector<ullage_slot> slots;
   const std::lock_guard lock(mutex_);
   for (const auto& need : needs) {
@@ -64,7 +76,7 @@ void SharedKernel::Prepare(ullage_stream*) {
 }
 
 void SharedKernel::Compute(const plugin::Context& context) {
-  bool waits = entry_.late();
+  bool waits = late_;
   for (size_t o = 0; o < outputs_ && !waits; ++o) {
     const ullage_tensor tensor = context.output(o);
     waits = tensor.dtype != 0 && tensor.space == ULLAGE_SPACE_HOST;

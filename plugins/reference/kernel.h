@@ -13,6 +13,8 @@ namespace ullage::reference {
 class SharedKernel final : public plugin::Kernel {
  public:
   SharedKernel(plugin::SharedEntry& entry, const ullage_kernel_info& info);
+  /// Of a group that `kernel` computes.
+  SharedKernel(std::unique_ptr<kernels::Kernel> kernel, Device& device, size_t inputs, size_t outputs);
 
   std::vector<ullage_slot> Declare(Infos in, Infos out) override;
   std::vector<ullage_prepack_block> PlanPrepack() override;
@@ -22,8 +24,9 @@ class SharedKernel final : public plugin::Kernel {
   void Compute(const plugin::Context& context) override;
 
  private:
-  plugin::SharedEntry& entry_;
-  plugin::SharedNode node_;
+  const int threads_;
+  const bool late_;
+  std::unique_ptr<plugin::SharedNode> node_;
   Device* device_;  // null: made for an estimate
   size_t inputs_, outputs_;
   std::unique_ptr<kernels::Kernel> kernel_;

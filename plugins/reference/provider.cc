@@ -3,8 +3,10 @@
 #include <optional>
 #include <set>
 
+#include "kernels/lookup.h"
 #include "ops/catalogue.h"
 #include "providers/cpu/kernels/all_families.h"
+#include "reference/group.h"
 #include "reference/kernel.h"
 
 namespace ullage::reference {
@@ -31,6 +33,7 @@ class Provider {
     settings_.capacity = number("ep.reference.capacity", 0, int64_t{1} << 50);
     settings_.bandwidth = number("ep.reference.copy_bandwidth", 0, INT64_MAX);
     settings_.jitter_us = number("ep.reference.jitter_us", 0, 1000000);
+    settings_.fuse = number("ep.reference.fuse", 0, 256);
     const std::string type = options.Text("ep.reference.type");
     if (type != "gpu" && type != "npu")
       throw Failure(ULLAGE_INVALID_ARGUMENT,
@@ -65,8 +68,27 @@ class Provider {
   void Register(ullage_registry* registry) {
     for (auto& entry : entries_) entry->Register(registry);
   }
+  void Propose(Device&, const plugin::Graph& graph, plugin::Sink& sink) {
+    sink.OfferRest();
+    for (const auto& nodes : FindChains(graph, settings_.fuse, [&](const auto& info) { return Find(info); }))
+      sink.Propose(nodes, true, EstimateGroup(graph, nodes), ++proposals_);
+  }
+  void Tell(uint64_t, ullage_verdict) {}
+  std::unique_ptr<plugin::Kernel> Compile(Device& device, uint64_t, const plugin::Graph& group) {
+    auto kernel = std::make_unique<GroupKernel>(group, [&](const auto& info) { return Find(info); });
+    return std::make_unique<SharedKernel>(std::move(kernel), device, group.inputs(), group.outputs());
+  }
 
  private:
+  /// Of the kernels that were chosen; null: none.
+  const kernels::KernelDef* Find(const kernels::KernelInfo& info) const {
+    kernels::Refusal refusal;
+    const auto* def = kernels::FindKernel(registry_, info, &refusal);
+    const bool chosen = std::any_of(entries_.begin(), entries_.end(),
+                                    [&](const auto& entry) { return &entry->def() == def; });
+    return chosen ? def : nullptr;
+  }
+
   using Words = std::set<std::string, std::less<>>;
   static Words Split(const std::string& list) {
     Words words;
@@ -136,6 +158,7 @@ class Provider {
   Settings settings_;
   kernels::Registry registry_;
   std::vector<std::unique_ptr<plugin::SharedEntry>> entries_;
+  std::atomic<uint64_t> proposals_{0};
 };
 
 constexpr ullage_option_info Option(const char* key, ullage_option_type type, const char* value,
@@ -151,6 +174,8 @@ constexpr ullage_option_info kOptions[] = {
     Option("ep.reference.devices", ULLAGE_OPTION_INT, "1", "Number of simulated devices."),
     Option("ep.reference.fail_at", ULLAGE_OPTION_INT, "0",
            "Call of a simulated device that fails, counted from 1 over all of them; 0: none."),
+    Option("ep.reference.fuse", ULLAGE_OPTION_INT, "0",
+           "Most element-wise nodes that a simulated device proposes to run as one; below 2: none."),
     Option("ep.reference.jitter_us", ULLAGE_OPTION_INT, "0",
            "Most microseconds that a simulated device delays each command, at random."),
     Option("ep.reference.kernels", ULLAGE_OPTION_STRING, "all",

@@ -167,6 +167,55 @@ class Node {
   const ullage_node* node_;
 };
 
+/// Nodes that are offered, in topological order, or a group to compile. Valid as long as the host's object.
+class Graph {
+ public:
+  explicit Graph(const ullage_graph* graph) : graph_(graph) {}
+  size_t size() const { return Host().graph_size(graph_); }
+  Node node(size_t i) const { return Node(Host().graph_node(graph_, i)); }
+  /// The node of this view that makes an input, and as which output; SIZE_MAX: none of them.
+  size_t producer(const Node& node, size_t input) const {
+    return Host().node_producer(graph_, node.get(), input);
+  }
+  size_t producer_output(const Node& node, size_t input) const {
+    return Host().node_producer_output(graph_, node.get(), input);
+  }
+  /// Of a group: what its kernel has; which of them those of a node are, SIZE_MAX: none.
+  size_t inputs() const { return Host().group_inputs(graph_); }
+  size_t outputs() const { return Host().group_outputs(graph_); }
+  size_t input(const Node& node, size_t i) const { return Host().group_input(graph_, node.get(), i); }
+  size_t output(const Node& node, size_t o) const { return Host().group_output(graph_, node.get(), o); }
+
+ private:
+  const ullage_graph* graph_;
+};
+
+/// Takes proposals.
+class Sink {
+ public:
+  explicit Sink(ullage_sink* sink) : sink_(sink) {}
+  void Propose(std::span<const size_t> nodes, bool fused, const ullage_estimate& estimate, uint64_t id) {
+    auto proposal = Sized<ullage_proposal>();
+    proposal.nodes = nodes.data();
+    proposal.node_count = nodes.size();
+    proposal.fused = fused;
+    proposal.estimate = estimate;
+    proposal.id = id;
+    Check(Host().add_proposal(sink_, &proposal));
+  }
+  /// Nodes of no proposal are to be offered one by one.
+  void OfferRest() { Check(Host().offer_rest(sink_)); }
+  /// Bytes that the device would still be granted; nothing: no limit.
+  std::optional<uint64_t> budget() const {
+    ullage_resource_count count{};
+    Check(Host().remaining_budget(sink_, &count));
+    return count.kind == ULLAGE_RESOURCE_BYTES ? std::optional(count.value.bytes) : std::nullopt;
+  }
+
+ private:
+  ullage_sink* sink_;
+};
+
 /// One call of compute.
 class Context {
  public:
@@ -278,7 +327,9 @@ ullage_status* CreateKernel(void* state, const ullage_kernel_info* info, ullage_
 
 /// The table of a provider from classes:
 ///   Provider  Provider(Options); devices() -> std::vector<ullage_device_info>; Open(ordinal) ->
-///             std::unique_ptr<Device>; Register(ullage_registry*)
+///             std::unique_ptr<Device>; Register(ullage_registry*); where it proposes groups:
+///             Propose(Device&, Graph, Sink&); Tell(proposal, ullage_verdict); Compile(Device&, proposal,
+///             Graph) -> std::unique_ptr<Kernel>
 ///   Device    spaces() -> std::vector<ullage_space_info>; Reserve(space, bytes, alignment) ->
 ///             std::unique_ptr<Buffer>; memory() -> ullage_memory_info; CanCopy(from, to); Copy(copies,
 ///             count, Stream*); BeginRun(); EndRun(); CreateStream(), CreateEvent() -> std::unique_ptr
@@ -379,6 +430,21 @@ ullage_provider_api ProviderTable() {
   t.register_kernels = [](ullage_provider* p, ullage_registry* registry) {
     return Guard([&] { provider(p)->Register(registry); });
   };
+  if constexpr (requires(Provider & p, Device & d, Sink & s) { p.Propose(d, Graph(nullptr), s); }) {
+    t.propose = [](ullage_provider* p, ullage_device* d, const ullage_graph* graph, ullage_sink* to) {
+      return Guard([&] {
+        Sink sink(to);
+        provider(p)->Propose(*device(d), Graph(graph), sink);
+      });
+    };
+    t.verdict = [](ullage_provider* p, uint64_t proposal, ullage_verdict verdict) {
+      Host().release_status(Guard([&] { provider(p)->Tell(proposal, verdict); }));
+    };
+    t.compile = [](ullage_provider* p, ullage_device* d, uint64_t proposal, const ullage_graph* group,
+                   const ullage_options*, ullage_kernel** kernel) {
+      return Guard([&] { *kernel = provider(p)->Compile(*device(d), proposal, Graph(group)).release(); });
+    };
+  }
   if constexpr (requires(Device & d) { d.BeginRun(); }) {
     t.run_begin = [](ullage_device* d) { device(d)->BeginRun(); };
     t.run_end = [](ullage_device* d) { device(d)->EndRun(); };

@@ -1,8 +1,10 @@
 #include "placement/place.h"
 
 #include <algorithm>
+#include <deque>
 #include <set>
 
+#include "core/checked.h"
 #include "core/error.h"
 #include "kernels/estimate.h"
 #include "kernels/lookup.h"
@@ -203,6 +205,9 @@ class Placer {
     ResourceAccountant& accountant = accountants_[d];
     accountant.BeginPass();
     std::vector<NodeRef> released;
+    const bool proposes = !last && request_.devices[d].provider->proposes();
+    Offers offers;
+    if (proposes) Ask(d, &offers);
     for (const NodeRef& ref : placed_->nodes_) {
       if (placed_->placed_.count(ref)) continue;
       const auto rule = index_->RuleOf(*ref.graph, ref.node);
@@ -211,8 +216,8 @@ class Placer {
         if (last) Put(ref, d, Reason::kDefault, {});
         continue;
       }
-      if (wanted && *wanted != d) continue;
-      if (!wanted && !last && accountant.limit_bytes() && IsTableLookup(*ref.graph, *ref)) continue;
+      if (!IsOpen(ref, d, last)) continue;
+      if (proposes && TakeGroup(ref, d, &offers)) continue;
       const bool view = IsView(*ref);
       if (view && !wanted && !last && !SourceIsOn(ref, d)) continue;
       if (d != host_) {
@@ -222,6 +227,12 @@ class Placer {
           continue;
         }
       }
+      if (proposes && !offers.rest) {
+        Refuse(ref, d, Fallback::Kind::kNoKernel, wanted.has_value(),
+               StrCat("provider ", request_.devices[d].provider->name(), " does not propose it"));
+        if (wanted) released.push_back(ref);
+        continue;
+      }
       if (view) {
         Put(ref, d, wanted ? Reason::kRule : ReasonOf(ref), rule);
         continue;
@@ -230,6 +241,149 @@ class Placer {
     }
     for (const NodeRef& ref : released) index_->Release(*ref.graph, {ref.node});
     placed_->devices_[d].consumed_bytes = accountant.consumed_bytes();
+  }
+
+  /// Device d may have the node: no rule sends it elsewhere.
+  bool IsOpen(const NodeRef& ref, size_t d, bool last) const {
+    const auto wanted = index_->DeviceOf(*ref.graph, ref.node);
+    if (wanted) return *wanted == d;
+    return last || !accountants_[d].limit_bytes() || !IsTableLookup(*ref.graph, *ref);
+  }
+
+  /// What a provider proposed in one turn.
+  struct Offers {
+    struct Group {
+      providers::Proposal proposal;
+      std::vector<NodeRef> nodes;
+      bool told = false;
+    };
+    std::deque<Group> groups;
+    std::map<NodeRef, Group*> of;
+    bool rest = false;
+  };
+
+  /// Asks the provider, graph by graph, which of the nodes that are open to it it would run together.
+  void Ask(size_t d, Offers* offers) {
+    const providers::Device& device = request_.devices[d];
+    if (!device.open) Throw(Code::kRuntime, "device ", device.info.name, " is asked for proposals unopened");
+    std::map<const Graph*, std::vector<NodeRef>> open;
+    for (const NodeRef& ref : placed_->nodes_)
+      if (!placed_->placed_.count(ref) && !IsControl(*ref) && !host_nodes_.count(ref) &&
+          IsOpen(ref, d, false) && Unbounded(ref).empty())
+        open[ref.graph].push_back(ref);
+    const ResourceAccountant& accountant = accountants_[d];
+    std::optional<int64_t> left;
+    if (accountant.limit_bytes())
+      left = std::max<int64_t>(0, *accountant.limit_bytes() - accountant.consumed_bytes());
+    for (const auto& [graph, refs] : open) {
+      std::deque<NodeFacts> facts;
+      std::vector<kernels::KernelInfo> infos;
+      for (const NodeRef& ref : refs) {
+        facts.emplace_back(ref, *facts_.at(graph), request_.threads, options_, device.open.get());
+        infos.push_back(facts.back().info);
+      }
+      providers::Proposals proposals = device.provider->Propose(*device.open, infos, left);
+      offers->rest = offers->rest || proposals.rest;
+      for (providers::Proposal& proposal : proposals.groups) {
+        Offers::Group& group = offers->groups.emplace_back();
+        for (size_t n : proposal.nodes) group.nodes.push_back(refs.at(n));
+        group.proposal = std::move(proposal);
+        const bool taken = std::any_of(group.nodes.begin(), group.nodes.end(),
+                                       [&](const NodeRef& ref) { return offers->of.count(ref) > 0; });
+        if (taken) {
+          device.provider->Tell(group.proposal.id, providers::Verdict::kRefusedTaken);
+          offers->groups.pop_back();
+          continue;
+        }
+        for (const NodeRef& ref : group.nodes) offers->of[ref] = &group;
+      }
+    }
+  }
+
+  /// Decides about the group that the node is in, if it is in one and nobody did; true when it has a place.
+  bool TakeGroup(const NodeRef& ref, size_t d, Offers* offers) {
+    const auto it = offers->of.find(ref);
+    if (it == offers->of.end()) return false;
+    Offers::Group& group = *it->second;
+    if (!group.told) {
+      group.told = true;
+      const providers::Verdict verdict = Judge(group.nodes, group.proposal, d);
+      request_.devices[d].provider->Tell(group.proposal.id, verdict);
+    }
+    return placed_->placed_.count(ref) > 0;
+  }
+
+  providers::Verdict Judge(const std::vector<NodeRef>& nodes, const providers::Proposal& proposal, size_t d) {
+    PlacedDevice& device = placed_->devices_[d];
+    ResourceAccountant& accountant = accountants_[d];
+    NodeGroup made{nodes.front().graph, d, proposal.id, {}};
+    for (const NodeRef& ref : nodes) made.group.nodes.push_back(ref.node);
+    if (proposal.fused && FindBorders(*made.graph, placed_->groups_, &made.group))
+      return providers::Verdict::kRefusedGroup;
+    std::vector<kernels::NodeEstimate> estimates;
+    for (const NodeRef& ref : nodes) {
+      if (proposal.fused) {
+        estimates.push_back(PartOf(proposal.estimate, made.group, ref, ref == nodes.back()));
+        continue;
+      }
+      if (IsView(*ref)) {
+        estimates.emplace_back().status = kernels::WorkspaceEstimate::Status::kExact;
+        continue;
+      }
+      const NodeFacts facts(ref, *facts_.at(ref.graph), request_.threads, options_, device.device.open.get());
+      kernels::Refusal refusal;
+      const auto* def = kernels::FindKernel(device.device.provider->registry(), facts.info, &refusal);
+      if (!def) return providers::Verdict::kRefusedGroup;
+      estimates.push_back(counts_ ? device.device.provider->Estimate(device.device.info, *def, facts.info)
+                                  : kernels::NodeEstimate{});
+    }
+    std::vector<NodeCost> costs;
+    int64_t pending = 0;
+    for (size_t i = 0; counts_ && i < nodes.size(); ++i) {
+      costs.push_back(accountant.ComputeNodeCostForBudget(nodes[i], estimates[i]));
+      if (accountant.stopped() || !accountant.Fits(costs.back(), pending)) {
+        accountant.SetStopAssignment();
+        return providers::Verdict::kRefusedBudget;
+      }
+      pending = CheckedAdd(pending, costs.back().total(), "cost of a group");
+    }
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (counts_) Charge(nodes[i], d, costs[i], estimates[i].status);
+      const auto rule = index_->RuleOf(*nodes[i].graph, nodes[i].node);
+      Put(nodes[i], d, rule ? Reason::kRule : ReasonOf(nodes[i]), rule);
+      if (proposal.fused) placed_->placed_[nodes[i]].group = placed_->groups_.size();
+    }
+    if (proposal.fused) placed_->groups_.push_back(std::move(made));
+    return providers::Verdict::kAccepted;
+  }
+
+  /// What a group's estimate means for one of its nodes: the last one has the amounts.
+  static kernels::NodeEstimate PartOf(const kernels::NodeEstimate& whole, const providers::Group& group,
+                                      const NodeRef& ref, bool last) {
+    kernels::NodeEstimate part;
+    if (last) part = whole;
+    part.status = whole.status;
+    part.replaced_inputs = 0;
+    for (size_t i = 0; i < ref->inputs.size() && i < 32; ++i) {
+      const auto at = std::find(group.inputs.begin(), group.inputs.end(), ref->inputs[i]);
+      const auto place = static_cast<size_t>(at - group.inputs.begin());
+      if (at != group.inputs.end() && place < 32 && (whole.replaced_inputs >> place & 1))
+        part.replaced_inputs |= 1u << i;
+    }
+    return part;
+  }
+
+  void Charge(const NodeRef& ref, size_t d, const NodeCost& cost, kernels::WorkspaceEstimate::Status status) {
+    using Status = kernels::WorkspaceEstimate::Status;
+    PlacedDevice& device = placed_->devices_[d];
+    accountants_[d].Commit(ref, cost);
+    placed_->ledger_.Reserve(ref, d, cost);
+    device.exact += status == Status::kExact;
+    device.bound += status == Status::kBound;
+    device.heuristic += status == Status::kUnavailable;
+    if (strict_ && device.budget.limit_bytes && cost.source == CostSource::kFallback)
+      Throw(Code::kUnsupported, "strict mode: nothing tells the workspace of node ", ref->name, " (",
+            ref->OpName(), ") on ", device.device.info.name);
   }
 
   bool Offer(const NodeRef& ref, size_t d, bool last, bool by_rule, std::optional<size_t> rule) {
@@ -269,15 +423,7 @@ class Placer {
                    " left of ", FormatSize(*accountant.limit_bytes())));
         return false;
       }
-      accountant.Commit(ref, cost);
-      placed_->ledger_.Reserve(ref, d, cost);
-      using Status = kernels::WorkspaceEstimate::Status;
-      device.exact += estimate.status == Status::kExact;
-      device.bound += estimate.status == Status::kBound;
-      device.heuristic += estimate.status == Status::kUnavailable;
-      if (strict_ && device.budget.limit_bytes && cost.source == CostSource::kFallback)
-        Throw(Code::kUnsupported, "strict mode: nothing tells the workspace of node ", ref->name, " (",
-              ref->OpName(), ") on ", device.device.info.name);
+      Charge(ref, d, cost, estimate.status);
     }
     Put(ref, d, by_rule ? Reason::kRule : ReasonOf(ref), rule);
     return true;
@@ -298,7 +444,7 @@ class Placer {
   }
 
   void Put(const NodeRef& ref, size_t d, Reason reason, std::optional<size_t> rule) {
-    placed_->placed_[ref] = {d, reason, rule, LayerOf(ref)};
+    placed_->placed_[ref] = {d, reason, rule, LayerOf(ref), {}};
     ++placed_->devices_[d].nodes;
   }
 

@@ -13,6 +13,7 @@
 #include "placement/accountant.h"
 #include "placement/budget.h"
 #include "placement/coverage.h"
+#include "placement/groups.h"
 #include "placement/layering_index.h"
 #include "placement/ledger.h"
 #include "providers/provider.h"
@@ -35,6 +36,7 @@ struct PlacedNode {
   Reason reason = Reason::kDefault;
   std::optional<size_t> rule;
   int64_t layer = -1;
+  std::optional<size_t> group;  ///< place in PlacedGraph::groups()
 };
 
 /// A device did not take a node that it was offered.
@@ -78,6 +80,8 @@ class PlacedGraph {
   const std::vector<std::string>& warnings() const { return warnings_; }
   void Warn(std::string text) { warnings_.push_back(std::move(text)); }
   const ReservationLedger& ledger() const { return ledger_; }
+  /// Nodes that run as one, as their providers proposed.
+  const std::vector<NodeGroup>& groups() const { return groups_; }
 
   /// Follows changes of the graph: nodes that were added get the device of those that they replace, or of
   /// what they read; reservations follow.
@@ -98,6 +102,7 @@ class PlacedGraph {
   std::vector<Fallback> fallbacks_;
   std::vector<std::string> warnings_;
   ReservationLedger ledger_;
+  std::vector<NodeGroup> groups_;
 };
 
 struct PlaceRequest {
@@ -122,11 +127,12 @@ std::vector<providers::Device> ReadDevices(
     const OptionBag& options, const std::vector<std::shared_ptr<const providers::Provider>>& providers);
 
 /// For each device in order: the nodes that its rules or no rules claim, as long as its kernels and budget
-/// allow; a node that does not fit ends the device's turn. What a rule's device does not take goes to later
-/// devices, then to earlier ones. Throws kUsage (rules; in strict mode also rules without effect),
-/// kUnsupported (a device that is not there; a node that nobody can run; in strict mode a missing kernel or
-/// an unknown workspace on a device with a budget) and, in strict mode, kDoesNotFit (a rule's device has no
-/// bytes left).
+/// allow; a node that does not fit ends the device's turn. A provider that proposes gets the groups that it
+/// names, each wholly or not at all, and single nodes only if it wants the rest. What a rule's device does
+/// not take goes to later devices, then to earlier ones. Throws kUsage (rules; in strict mode also rules
+/// without effect), kUnsupported (a device that is not there; a node that nobody can run; in strict mode a
+/// missing kernel or an unknown workspace on a device with a budget) and, in strict mode, kDoesNotFit (a
+/// rule's device has no bytes left).
 std::unique_ptr<PlacedGraph> Place(const PlaceRequest& request);
 
 }  // namespace ullage::placement

@@ -455,5 +455,107 @@ TEST(Place, ChosenDevices) {
   EXPECT_THROW(names("gpu:"), Error);
 }
 
+/// Groups of the nodes at these places of what is offered.
+providers::Proposals Groups(std::vector<std::vector<size_t>> groups, bool rest, bool fused = true) {
+  providers::Proposals proposals;
+  proposals.rest = rest;
+  for (auto& nodes : groups) {
+    providers::Proposal p;
+    p.nodes = std::move(nodes);
+    p.fused = fused;
+    p.estimate.status = kernels::WorkspaceEstimate::Status::kExact;
+    p.estimate.workspace_bytes = 10;
+    p.id = proposals.groups.size();
+    proposals.groups.push_back(std::move(p));
+  }
+  return proposals;
+}
+
+TEST(Place, ProposedGroupsRunAsOne) {
+  const ChainGraph c = Model();
+  auto p = Placing::GpuAndHost();
+  auto& gpu = *p.providers[0];
+  std::vector<std::string> offered;
+  gpu.propose = [&](std::span<const kernels::KernelInfo> nodes, std::optional<int64_t> budget) {
+    for (const auto& n : nodes) offered.push_back(n.node.name);
+    EXPECT_FALSE(budget);
+    return Groups({{0, 1}, {1, 2}, {3, 5}, {5, 6}}, true);
+  };
+  const auto placed = p.Place(*c.g);
+  EXPECT_EQ(offered.size(), 7u);
+  using providers::Verdict;
+  EXPECT_EQ(gpu.verdicts, (std::map<uint64_t, Verdict>{{0, Verdict::kAccepted},
+                                                       {1, Verdict::kRefusedTaken},
+                                                       {2, Verdict::kRefusedGroup},
+                                                       {3, Verdict::kRefusedTaken}}));
+  ASSERT_EQ(placed->groups().size(), 1u);
+  EXPECT_EQ(placed->groups()[0].proposal, 0u);
+  for (const NodeRef& ref : placed->nodes())
+    EXPECT_EQ(placed->of(ref).group.has_value(), ref->name.find("layers.0") != std::string::npos ||
+                                                     ref->name.find("layers.1") != std::string::npos)
+        << ref->name;
+  // The others were offered one by one, and what has no kernel goes to the host.
+  EXPECT_EQ(placed->devices()[0].nodes, 6);
+  EXPECT_EQ(Where(*placed, "/head/Softmax"), "cpu no_kernel");
+}
+
+TEST(Place, AGroupMayHaveNodesWithoutKernels) {
+  const ChainGraph c = Model();
+  auto p = Placing::GpuAndHost();
+  auto& gpu = *p.providers[0];
+  gpu.propose = [](std::span<const kernels::KernelInfo>, std::optional<int64_t>) {
+    return Groups({{5, 6}}, false);
+  };
+  auto placed = p.Place(*c.g);
+  EXPECT_EQ(Where(*placed, "/head/Softmax"), "gpux:0 automatic");
+  EXPECT_EQ(Where(*placed, "/model/layers.0/MatMul"), "cpu no_kernel");  // it did not want the rest
+  gpu.propose = [](std::span<const kernels::KernelInfo>, std::optional<int64_t>) {
+    return Groups({{0, 1}, {5, 6}}, false, false);
+  };
+  placed = p.Place(*c.g);
+  EXPECT_EQ(gpu.verdicts[0], providers::Verdict::kAccepted);
+  EXPECT_EQ(gpu.verdicts[1], providers::Verdict::kRefusedGroup);  // one has no kernel of its own
+  EXPECT_EQ(placed->devices()[0].nodes, 2);
+  EXPECT_TRUE(placed->groups().empty());
+}
+
+TEST(Place, RulesDecideWhatIsOffered) {
+  const ChainGraph c = Model();
+  auto p = Placing::GpuAndHost();
+  p.options.Set("session.layer_assignment_settings", "cpu(stage0)");
+  std::vector<std::string> offered;
+  p.providers[0]->propose = [&](std::span<const kernels::KernelInfo> nodes, std::optional<int64_t>) {
+    for (const auto& n : nodes) offered.push_back(n.node.name);
+    return Groups({}, false);
+  };
+  p.Place(*c.g);
+  EXPECT_EQ(offered, (std::vector<std::string>{"/model/layers.3/MatMul", "/model/layers.4/MatMul",
+                                               "/model/layers.5/MatMul", "/head/Softmax"}));
+}
+
+TEST(Place, AGroupFitsWhollyOrNotAtAll) {
+  const ChainGraph c = Model();
+  auto p = Placing::GpuAndHost();
+  auto& gpu = *p.providers[0];
+  std::optional<int64_t> told;
+  gpu.propose = [&](std::span<const kernels::KernelInfo>, std::optional<int64_t> budget) {
+    told = budget;
+    return Groups({{0, 1, 2}, {3, 4, 5}}, true);
+  };
+  // Three products with 128 bytes each, and the group's workspace.
+  p.options.Set("session.resource_partitioning_settings", "gpux:394");
+  auto placed = p.Place(*c.g);
+  EXPECT_EQ(told, 394);
+  EXPECT_EQ(gpu.verdicts[0], providers::Verdict::kAccepted);
+  EXPECT_EQ(gpu.verdicts[1], providers::Verdict::kRefusedBudget);
+  EXPECT_EQ(placed->devices()[0].nodes, 3);
+  EXPECT_EQ(placed->devices()[0].consumed_bytes, 394);
+  EXPECT_EQ(Where(*placed, "/model/layers.3/MatMul"), "cpu budget");
+  p.options.Set("session.resource_partitioning_settings", "gpux:393");
+  placed = p.Place(*c.g);
+  EXPECT_EQ(gpu.verdicts[0], providers::Verdict::kRefusedBudget);
+  EXPECT_EQ(placed->devices()[0].nodes, 0);
+}
+
 }  // namespace
 }  // namespace ullage::placement

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "kernels/estimate.h"
 #include "placement/place.h"
 #include "placement/test_graph.h"
+#include "providers/device.h"
 #include "ullage/error.h"
 
 namespace ullage::placement::test {
@@ -37,6 +40,23 @@ class TestKernel final : public kernels::Kernel {
 
  private:
   int64_t workspace_, prepack_;
+};
+
+/// Stands for an open device where nothing runs.
+class NoDevice final : public providers::OpenDevice {
+ public:
+  explicit NoDevice(DeviceInfo info) : info_(std::move(info)) {}
+  const DeviceInfo& info() const override { return info_; }
+  int64_t alignment() const override { return 1; }
+  int64_t max_region(providers::Space) const override { return 0; }
+  std::unique_ptr<providers::Region> Reserve(providers::Space, int64_t) override { return nullptr; }
+  providers::MemoryInfo memory() const override { return {}; }
+  std::unique_ptr<providers::Stream> CreateStream() override { return nullptr; }
+  std::unique_ptr<providers::Event> CreateEvent() override { return nullptr; }
+  void Run(std::span<const providers::Copy>, providers::Stream*) override {}
+
+ private:
+  DeviceInfo info_;
 };
 
 class TestProvider final : public providers::Provider {
@@ -74,8 +94,16 @@ class TestProvider final : public providers::Provider {
     return all;
   }
   const kernels::Registry& registry() const override { return registry_; }
+  bool proposes() const override { return propose != nullptr; }
+  providers::Proposals Propose(providers::OpenDevice&, std::span<const kernels::KernelInfo> nodes,
+                               std::optional<int64_t> budget) const override {
+    return propose(nodes, budget);
+  }
+  void Tell(uint64_t proposal, providers::Verdict verdict) const override { verdicts[proposal] = verdict; }
 
   int64_t free_bytes = 0;
+  std::function<providers::Proposals(std::span<const kernels::KernelInfo>, std::optional<int64_t>)> propose;
+  mutable std::map<uint64_t, providers::Verdict> verdicts;
 
  private:
   std::string name_;
@@ -110,6 +138,8 @@ struct Placing {
     request.graph = &g;
     request.facts = &facts;
     request.devices = ReadDevices(options, {providers.begin(), providers.end()});
+    for (auto& device : request.devices)
+      if (device.provider->proposes()) device.open = std::make_shared<NoDevice>(device.info);
     request.options = &options;
     request.model_folder = model_folder;
     return placement::Place(request);

@@ -31,14 +31,13 @@ std::unique_ptr<OpenDevice> Provider::Open(const DeviceInfo&) const {
   return nullptr;
 }
 
-std::vector<Proposal> Provider::Propose(OpenDevice&, std::span<const kernels::KernelInfo>,
-                                        std::optional<int64_t>) const {
+Proposals Provider::Propose(OpenDevice&, std::span<const kernels::KernelInfo>, std::optional<int64_t>) const {
   return {};
 }
 
 void Provider::Tell(uint64_t, Verdict) const {}
 
-std::unique_ptr<kernels::Kernel> Provider::Compile(OpenDevice&, uint64_t,
+std::unique_ptr<kernels::Kernel> Provider::Compile(OpenDevice&, uint64_t, const Group&,
                                                    std::span<const kernels::KernelInfo>) const {
   Throw(Code::kUnsupported, name(), " compiles no groups of nodes");
 }

@@ -41,7 +41,19 @@ struct Proposal {
   kernels::NodeEstimate estimate;
   uint64_t id = 0;  ///< the provider's
 };
-enum class Verdict { kAccepted, kRefusedBudget, kRefusedRule, kRefusedTaken };
+struct Proposals {
+  std::vector<Proposal> groups;
+  bool rest = false;  ///< nodes of no group are to be offered one by one, to whoever has a kernel
+};
+enum class Verdict { kAccepted, kRefusedBudget, kRefusedGroup, kRefusedTaken };
+
+/// A group of nodes that runs as one, and the values that pass its borders.
+struct Group {
+  std::vector<graph::NodeId> nodes;     ///< in an order in which they could run
+  std::vector<graph::ValueId> inputs;   ///< that it reads and does not make, in order of first use
+  std::vector<bool> input_on_host;      ///< those whose contents decide a shape
+  std::vector<graph::ValueId> outputs;  ///< that others read, in the order of the nodes
+};
 
 /// What the host knows about is behind this interface, the CPU included. Immutable after construction,
 /// thread-safe.
@@ -63,13 +75,13 @@ class Provider {
   virtual bool proposes() const { return false; }
   /// Groups of `nodes` (in topological order) for the device; `budget`: bytes that it would still be granted,
   /// nothing: no limit. Each proposal gets one verdict.
-  virtual std::vector<Proposal> Propose(OpenDevice& device, std::span<const kernels::KernelInfo> nodes,
-                                        std::optional<int64_t> budget) const;
+  virtual Proposals Propose(OpenDevice& device, std::span<const kernels::KernelInfo> nodes,
+                            std::optional<int64_t> budget) const;
   virtual void Tell(uint64_t proposal, Verdict verdict) const;
-  /// The kernel of an accepted fused group. Its inputs are the values that the group reads and does not make,
-  /// in order of first use; its outputs those it makes and others read, in the order of the nodes.
-  virtual std::unique_ptr<kernels::Kernel> Compile(OpenDevice& device, uint64_t proposal,
-                                                   std::span<const kernels::KernelInfo> group) const;
+  /// The kernel of an accepted fused group, whose inputs and outputs are the group's. `nodes`: what the
+  /// kernels of its nodes would know, in their order.
+  virtual std::unique_ptr<kernels::Kernel> Compile(OpenDevice& device, uint64_t proposal, const Group& group,
+                                                   std::span<const kernels::KernelInfo> nodes) const;
 };
 
 /// The host. One instance for the process.

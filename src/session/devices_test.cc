@@ -123,6 +123,91 @@ TEST(Devices, AnySplitGivesTheSameResults) {
   }
 }
 
+/// A product, and the Relu of it, in one.
+class ProductAndRelu final : public kernels::Kernel {
+ public:
+  explicit ProductAndRelu(std::unique_ptr<kernels::Kernel> product) : product_(std::move(product)) {}
+  std::vector<kernels::PrepackRequirement> PlanPrepack() const override { return product_->PlanPrepack(); }
+  void Prepack(int index, std::byte* out, ThreadTeam& threads) override {
+    product_->Prepack(index, out, threads);
+  }
+  void DeclareWorkspaceRequirements(const kernels::WorkspaceShapes& shapes,
+                                    std::vector<memory::WorkspaceRequirement>& slots) const override {
+    product_->DeclareWorkspaceRequirements(shapes, slots);
+  }
+  void Compute(kernels::KernelContext& context) const override {
+    product_->Compute(context);
+    const TensorView& y = *context.output(0);
+    for (int64_t i = 0; i < y.elements(); ++i)
+      static_cast<float*>(y.data)[i] = std::max(static_cast<float*>(y.data)[i], 0.0f);
+  }
+
+ private:
+  std::unique_ptr<kernels::Kernel> product_;
+};
+
+/// Fuses every Relu with what it reads.
+class FusingGpu final : public providers::Provider {
+ public:
+  std::string_view name() const override { return gpu_.name(); }
+  std::vector<providers::DeviceInfo> devices() const override { return gpu_.devices(); }
+  const kernels::Registry& registry() const override { return gpu_.registry(); }
+  std::unique_ptr<providers::OpenDevice> Open(const providers::DeviceInfo& device) const override {
+    return gpu_.Open(device);
+  }
+  bool proposes() const override { return true; }
+  providers::Proposals Propose(providers::OpenDevice&, std::span<const kernels::KernelInfo> nodes,
+                               std::optional<int64_t>) const override {
+    providers::Proposals proposals;
+    proposals.rest = true;
+    for (size_t r = 0; r < nodes.size(); ++r)
+      for (size_t p = 0; nodes[r].node.op == "Relu" && p < r; ++p)
+        if (nodes[p].node.output(0) == nodes[r].node.input(0)) {
+          proposals.groups.emplace_back().nodes = {p, r};
+          proposals.groups.back().fused = true;
+          proposals.groups.back().id = r;
+        }
+    return proposals;
+  }
+  std::unique_ptr<kernels::Kernel> Compile(providers::OpenDevice& device, uint64_t,
+                                           const providers::Group& group,
+                                           std::span<const kernels::KernelInfo> nodes) const override {
+    EXPECT_EQ(nodes.size(), 2u);
+    EXPECT_EQ(group.outputs, nodes[1].node.outputs);
+    kernels::KernelInfo host = nodes[0];
+    host.device = nullptr;
+    host.threads = 1;
+    std::string why;
+    const auto* def = providers::CpuProvider().registry().Find(host, &why);
+    return std::make_unique<test::TestKernel>(std::make_unique<ProductAndRelu>(def->create(host)),
+                                              static_cast<test::TestDevice&>(device), 0);
+  }
+
+ private:
+  TestGpu gpu_{"gpux", 2};
+};
+
+TEST(Devices, GroupsRunAsOne) {
+  const auto expected = Expected(7);
+  const auto one = Expected(1);
+  for (const char* rules : {"", "gpux:0(layers.[0-3]/); gpux:1(layers.[4-7]/)", "cpu(layers.[2-5]/)"}) {
+    SCOPED_TRACE(rules);
+    const auto s = Make(Layers(), rules, {std::make_shared<FusingGpu>(), Host()});
+    int64_t fused = 0;
+    s->program().ForEachStep([&](const Program&, const Step& step) {
+      fused += step.kind == Step::Kind::kFused;
+      EXPECT_EQ(step.members.size(), step.kind == Step::Kind::kFused ? 2u : 0u);
+    });
+    EXPECT_EQ(fused, rules[0] == 'c' ? 4 : 8);
+    for (int round = 0; round < 4; ++round) {
+      ASSERT_EQ(RunOn(*s, 0, 7), expected);
+      ASSERT_EQ(RunOn(*s, 1, 1), one);
+    }
+    for (size_t d = 0; d < s->device_plans().size(); ++d)
+      EXPECT_EQ(s->peak_bytes(d), s->device_plans()[d].tags.Sum()) << d;
+  }
+}
+
 TEST(Devices, DelaysChangeNothing) {
   // Every step of every queue may be late; a missing wait shows as another result.
   const auto expected = Expected(7);

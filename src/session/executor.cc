@@ -269,6 +269,7 @@ void Executor::RunStep(Frame& frame, size_t index) {
   try {
     switch (step.kind) {
       case Step::Kind::kKernel:
+      case Step::Kind::kFused:
         RunKernel(frame, index);
         break;
       case Step::Kind::kView:
@@ -296,8 +297,7 @@ void Executor::RunStep(Frame& frame, size_t index) {
         RunCopy(frame, index);
         break;
     }
-    if (stats && step.kind != Step::Kind::kKernel && step.kind != Step::Kind::kCopy)
-      stats->Record(frame, index, 0, 0);
+    if (stats && !step.kernel && step.kind != Step::Kind::kCopy) stats->Record(frame, index, 0, 0);
   } catch (const Error& error) {
     if (step.node == kNone) throw;
     const graph::Node& node = frame.program().graph().node(step.node);
@@ -334,29 +334,38 @@ void Executor::InferShapes(Frame& frame, size_t index) {
         Place(frame, v, SizeOf(graph::TypeKind::kTensor, frame.value(v)));
     return;
   }
-  const graph::Graph& graph = frame.program().graph();
-  const graph::Node& node = graph.node(step.node);
+  bool exact = true;
+  if (step.members.empty())
+    exact = ApplyRule(frame, step.node, *step.op, step.inputs, step.outputs, step.late);
+  for (const auto& m : step.members)
+    exact = ApplyRule(frame, m.node, *m.op, m.inputs, m.outputs, false) && exact;
+  frame.stamps_[index] = exact ? stamp : 0;
+}
+
+bool Executor::ApplyRule(Frame& frame, graph::NodeId id, const ops::OpInfo& op,
+                         std::span<const ValueId> values, std::span<const ValueId> made, bool late) {
+  const graph::Node& node = frame.program().graph().node(id);
   constexpr size_t kInline = 32;
   std::array<RunInput, kInline> few;
   std::vector<RunInput> many;
   RunInput* inputs = few.data();
-  if (step.inputs.size() > kInline) {
-    many.resize(step.inputs.size());
+  if (values.size() > kInline) {
+    many.resize(values.size());
     inputs = many.data();
   }
-  for (size_t i = 0; i < step.inputs.size(); ++i) {
-    const ValueId v = step.inputs[i];
+  for (size_t i = 0; i < values.size(); ++i) {
+    const ValueId v = values[i];
     inputs[i] = v == kNone ? RunInput{}
                            : RunInput{&frame.value(v), &frame.shapes_[static_cast<size_t>(v)],
                                       frame.program().constant(v), frame.program().kind(v)};
   }
-  const size_t outputs = std::min<size_t>(step.outputs.size(), rule_results_.size());
+  const size_t outputs = std::min<size_t>(made.size(), rule_results_.size());
   for (size_t o = 0; o < outputs; ++o) rule_results_[o].set = false;
-  RunShapeContext context(node, {inputs, step.inputs.size()}, rule_values_, {rule_results_.data(), outputs});
-  step.op->rule(context);
+  RunShapeContext context(node, {inputs, values.size()}, rule_values_, {rule_results_.data(), outputs});
+  op.rule(context);
   bool exact = true;
   for (size_t o = 0; o < outputs; ++o) {
-    const ValueId v = step.outputs[o];
+    const ValueId v = made[o];
     if (v == kNone) continue;
     const auto& result = rule_results_[o];
     if (result.set && result.kind != graph::TypeKind::kTensor) {
@@ -368,7 +377,7 @@ void Executor::InferShapes(Frame& frame, size_t index) {
       Throw(Code::kRuntime, "the shape of ", frame.program().name(v), " is not known");
     bool open = false;
     for (int d = 0; d < result.shape.rank; ++d) open = open || !result.shape[d].bounded();
-    if (step.late && open) {
+    if (late && open) {
       frame.value(v).dtype = result.dtype;
       frame.value(v).data = nullptr;
       exact = false;
@@ -385,7 +394,7 @@ void Executor::InferShapes(Frame& frame, size_t index) {
     frame.value(v).dtype = result.dtype;
     Place(frame, v, SizeOf(graph::TypeKind::kTensor, frame.value(v)));
   }
-  frame.stamps_[index] = exact ? stamp : 0;
+  return exact;
 }
 
 void Executor::PlaceSequence(Frame& frame, ValueId v, const RunShapeContext::Result& result) {
@@ -418,7 +427,8 @@ void* Executor::Allocate(int64_t bytes, const TensorView& view, Dynamic& block) 
 void Executor::Place(Frame& frame, ValueId v, int64_t bytes) {
   TensorView& view = frame.value(v);
   const size_t i = static_cast<size_t>(v);
-  if (!frame.external_[i] && frame.program().place(v) == session::Place::kView) return;
+  const session::Place place = frame.program().place(v);
+  if (!frame.external_[i] && (place == session::Place::kView || place == session::Place::kNone)) return;
   const auto name = [&] { return frame.program().name(v); };
   const bool planned = frame.plan_->offsets[i] != Plan::kNoOffset;
   if (frame.external_[i] || planned) {

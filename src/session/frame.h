@@ -148,6 +148,9 @@ class Executor {
   void RunStep(Frame& frame, size_t index);
   /// Runs the step's rule unless no input changed its shape, and gives the outputs their shapes.
   void InferShapes(Frame& frame, size_t index);
+  /// One rule; false: the shapes may be others the next time although the inputs have theirs.
+  bool ApplyRule(Frame& frame, graph::NodeId node, const ops::OpInfo& op,
+                 std::span<const graph::ValueId> inputs, std::span<const graph::ValueId> outputs, bool late);
   void RunIf(Frame& frame, size_t index);
   void RunLoop(Frame& frame, size_t index);
   void RunScan(Frame& frame, size_t index);

@@ -63,6 +63,7 @@ std::map<NodeRef, std::optional<int64_t>> DeclaredWorkspaces(const Program& prog
       if (const auto it = facts.bodies.find({step.node, key}); it != facts.bodies.end())
         declared.merge(DeclaredWorkspaces(*body, *it->second, threads));
     if (!step.kernel) continue;
+    for (const auto& member : step.members) declared[{&program.graph(), member.node}] = 0;
     std::vector<ops::ValueFacts> in, out;
     for (graph::ValueId v : step.inputs)
       in.push_back(v == graph::kNone ? ops::ValueFacts{} : facts.of(program.source(v)));
@@ -130,6 +131,7 @@ void AddPlacement(const PlacedGraph& placed, bool nodes, nlohmann::ordered_json*
               {"device", name(p.device)},
               {"reason", placement::ReasonName(p.reason)}};
     n["layer"] = p.layer >= 0 ? Json(p.layer) : Json(nullptr);
+    if (p.group) n["group"] = *p.group;
     list.push_back(n);
   }
 }
@@ -152,7 +154,8 @@ std::string DumpPlacement(const PlacedGraph& placed) {
   for (const NodeRef& ref : placed.nodes()) {
     const auto& p = placed.of(ref);
     text += StrCat("  ", placed.devices()[p.device].device.info.name, "  ", placement::ReasonName(p.reason),
-                   "  ", ref->OpName(), "  ", ref->name, "\n");
+                   "  ", ref->OpName(), "  ", ref->name,
+                   p.group ? StrCat("  (group ", *p.group, ")") : std::string(), "\n");
   }
   return text;
 }

@@ -98,6 +98,8 @@ std::string_view KindName(Step::Kind kind) {
       return "map";
     case Step::Kind::kCopy:
       return "copy";
+    case Step::Kind::kFused:
+      return "fused";
   }
   return "";
 }
@@ -158,7 +160,13 @@ class Program::Builder {
     }
     for (const auto& [v, device] : residence.inputs) p.devices_[static_cast<size_t>(v)] = device;
     std::set<std::string> missing;
-    for (graph::NodeId id : graph_.Order()) AddNode(id, &missing);
+    for (graph::NodeId id : placement::GroupedOrder(graph_, placed_.groups())) {
+      const auto group = placed_.of({&graph_, id}).group;
+      if (!group)
+        AddNode(id, &missing);
+      else if (const auto& whole = placed_.groups()[*group]; whole.group.nodes.back() == id)
+        AddGroup(whole);
+    }
     if (!missing.empty()) kernels::ThrowMissing(missing);
     for (ValueId v : graph_.outputs) p.outputs_.push_back(residence.outputs.count(v) ? v : On(v, 0, kNone));
     Interleave();
@@ -270,6 +278,43 @@ class Program::Builder {
     p.steps_.push_back(std::move(step));
   }
 
+  void AddGroup(const placement::NodeGroup& placed) {
+    Program& p = *program_;
+    const providers::Group& group = placed.group;
+    Step step;
+    step.kind = Step::Kind::kFused;
+    step.node = group.nodes.back();
+    step.device = static_cast<int>(placed.device) + 1;
+    const providers::Device& device = placed_.devices()[placed.device].device;
+    std::vector<std::vector<ops::ValueFacts>> facts;
+    std::vector<kernels::KernelInfo> infos;
+    facts.reserve(2 * group.nodes.size());
+    for (graph::NodeId id : group.nodes) {
+      const graph::Node& node = graph_.node(id);
+      step.members.push_back({id, ops::FindOp(node.domain, node.op, node.opset), node.inputs, node.outputs});
+      for (const auto* values : {&node.inputs, &node.outputs}) {
+        auto& list = facts.emplace_back();
+        for (ValueId v : *values) list.push_back(v == kNone ? ops::ValueFacts{} : facts_.of(v));
+      }
+      infos.push_back(
+          {node, graph_, facts[facts.size() - 2], facts.back(), threads_, options_, device.open.get()});
+    }
+    step.kernel = device.provider->Compile(*device.open, placed.proposal, group, infos);
+    for (size_t i = 0; i < group.inputs.size(); ++i) {
+      const bool host = group.input_on_host[i];
+      step.inputs.push_back(On(group.inputs[i], host ? 0 : step.device, step.node));
+      if (host && !graph_.ConstantOf(group.inputs[i])) step.reads_values = true;
+      for (auto& member : step.members)
+        std::replace(member.inputs.begin(), member.inputs.end(), group.inputs[i], step.inputs[i]);
+    }
+    for (ValueId v : group.outputs) {
+      p.places_[static_cast<size_t>(v)] = Place::kPlanned;
+      p.devices_[static_cast<size_t>(v)] = step.device;
+    }
+    step.outputs = group.outputs;
+    p.steps_.push_back(std::move(step));
+  }
+
   /// What the step reads, in the memory where it reads it.
   void FindInputs(const graph::Node& node, Step* step) {
     Program& p = *program_;
@@ -374,7 +419,7 @@ bool Program::AcceptsCache(ValueId v) const {
     if (std::find(captures.begin(), captures.end(), v) != captures.end()) return false;
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       if (step.inputs[i] != v) continue;
-      if (step.kind == Step::Kind::kCopy) return false;
+      if (step.kind == Step::Kind::kCopy || step.kind == Step::Kind::kFused) return false;
       // A shape can be read off any view.
       if (placement::ReadsOnlyShape(graph_->node(step.node))) continue;
       if (!step.def || i >= 32 || !(step.def->cache_inputs >> i & 1)) return false;

@@ -39,10 +39,20 @@ struct Step {
     kLoop,
     kScan,
     kSequenceMap,
-    kCopy,  ///< output 0 has the contents of input 0 in another memory; one of them is the host's
+    kCopy,   ///< output 0 has the contents of input 0 in another memory; one of them is the host's
+    kFused,  ///< one kernel for several nodes
   };
   Kind kind = Kind::kKernel;
-  graph::NodeId node = graph::kNone;  ///< of a copy: the first that reads it, kNone: the caller
+  graph::NodeId node =
+      graph::kNone;  ///< of a copy: the first that reads it, kNone: the caller; fused: the last
+  /// Of kFused, the nodes in their order: only the shapes of what they make are found one by one.
+  struct Member {
+    graph::NodeId node = graph::kNone;
+    const ops::OpInfo* op = nullptr;
+    std::vector<graph::ValueId> inputs;
+    std::vector<graph::ValueId> outputs;
+  };
+  std::vector<Member> members;
   /// It runs sub-graphs.
   bool runs_bodies() const {
     return kind == Kind::kIf || kind == Kind::kLoop || kind == Kind::kScan || kind == Kind::kSequenceMap;

@@ -15,12 +15,35 @@ from checks import Program, check, finish  # noqa: E402
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 
 
+def groups(program):
+    """Groups that the simulated device proposes run as one, with the host's very tokens; passes would leave it few."""
+    bare = ["--option", "session.disabled_passes=all", "--context", "64"]
+    fused = ["--device", "reference", "--option", "ep.reference.fuse=16"]
+    halves = ["--device", "reference", "--option", "ep.reference.fuse=3", "--option", "ep.reference.devices=2", "--option",
+              "ep.reference.jitter_us=100", "--assign", "reference:0(layers.0/); reference:1(layers.[1-9]/)"]
+    for name in ("optimum-llama", "genai-llama-fp16-cpu"):
+        model = os.path.join(ROOT, "tests", "zoo", name)
+        run = ["run", model, "--prompt-ids", "1,5,9,2,7,3,8,4", "--temperature", "0", "--max-tokens", "12", *bare]
+        rc, want, err = program(*run)
+        if not check(f"groups: {name} on the host", rc == 0 and want.get("token_ids"), (rc, want, err)):
+            continue
+        for kind, args in (("one device", fused), ("two devices", halves)):
+            rc, plan, err = program("plan", model, "--nodes", *bare, *args)
+            in_groups = [n for n in plan.get("placement", []) if "group" in n]
+            check(f"groups: {name}, {kind}: plan", rc == 0 and len(in_groups) >= 4 and not any(n["device"] == "cpu" for n in in_groups), (rc, len(in_groups), err))
+            rc, got, err = program(*run, *args)
+            check(f"groups: {name}, {kind}", rc == 0 and got.get("token_ids") == want["token_ids"], (rc, got.get("token_ids", got), want["token_ids"], err[-300:]))
+            for memory in got.get("memory", []):
+                check(f"groups: {name}, {kind}: {memory['device']} takes what was planned", memory["peak_bytes"] == memory["planned_bytes"], memory)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ullage", required=True)
     args = parser.parse_args()
     program = Program(args.ullage)
     model = os.path.join(ROOT, "tests", "zoo", "genai-llama-int4-cpu")
+    groups(program)
     rc, got, _ = program("devices", "--device", "reference")
     check("devices", rc == 0 and [d["name"] for d in got["devices"]] == ["reference:0", "cpu"], got)
     rc, got, _ = program("devices")

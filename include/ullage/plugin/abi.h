@@ -345,7 +345,7 @@ typedef struct ullage_proposal {
   size_t size;
   const size_t* nodes; /* indices in the graph view */
   size_t node_count;
-  uint32_t fused; /* 1: the plugin compiles them into one kernel */
+  uint32_t fused; /* 1: the plugin compiles them into one kernel; 0: each runs with its own, all or none do */
   uint32_t reserved;
   ullage_estimate estimate; /* of the group */
   uint64_t id;              /* the plugin's own, given back to it */
@@ -354,8 +354,9 @@ typedef struct ullage_proposal {
 typedef enum ullage_verdict {
   ULLAGE_ACCEPTED = 0,
   ULLAGE_REFUSED_BUDGET = 1,
-  ULLAGE_REFUSED_RULE = 2,  /* a rule sends the nodes elsewhere */
-  ULLAGE_REFUSED_TAKEN = 3, /* another device has one of them */
+  ULLAGE_REFUSED_GROUP = 2, /* the nodes cannot run as one: a node outside reads one of them and is read by
+                             * another, one decides the shape of what another makes, or one has no kernel */
+  ULLAGE_REFUSED_TAKEN = 3, /* an earlier proposal has one of them */
   ULLAGE_VERDICT_FORCE_32 = 0x7fffffff
 } ullage_verdict;
 
@@ -428,7 +429,8 @@ typedef struct ullage_provider_api {
   void (*verdict)(ullage_provider* provider, uint64_t proposal, ullage_verdict verdict);
   /* Makes the kernel of an accepted fused group; its nodes are those of the view. The kernel's inputs are the
    * values that the group reads and does not make, in order of first use; its outputs those that it makes and
-   * others read, in the order of the nodes. */
+   * others read, in the order of the nodes (see group_input). An input whose contents decide a shape lies in
+   * host memory; all others, and the outputs, lie on the device. */
   ullage_status* (*compile)(ullage_provider* provider, ullage_device* device, uint64_t proposal,
                             const ullage_graph* group, const ullage_options* options, ullage_kernel** kernel);
   /* Optional, around each Run that uses the device; Runs may overlap. */
@@ -516,6 +518,18 @@ typedef struct ullage_host_api {
   /* How a constant input is stored whose elements share scales in blocks: GGUF's name in lower case ("q4_k").
    * Its dims are those of the elements, its bytes blocks, row by row. Null: it is stored as its type says. */
   const char* (*node_block_type)(const ullage_node* node, size_t index);
+
+  /* What no proposal names is offered node by node, to kernels that were registered; without this call it
+   * goes to other devices. */
+  ullage_status* (*offer_rest)(ullage_sink* sink);
+  /* Which output of its producer input `index` is; SIZE_MAX where node_producer has none. */
+  size_t (*node_producer_output)(const ullage_graph* graph, const ullage_node* node, size_t index);
+  /* Of a group to compile: how many inputs and outputs its kernel has, which of them input or output `index`
+   * of one of its nodes is; SIZE_MAX: none. */
+  size_t (*group_inputs)(const ullage_graph* group);
+  size_t (*group_outputs)(const ullage_graph* group);
+  size_t (*group_input)(const ullage_graph* group, const ullage_node* node, size_t index);
+  size_t (*group_output)(const ullage_graph* group, const ullage_node* node, size_t index);
 } ullage_host_api;
 
 /* The one symbol of a plugin. `host` outlives the plugin. A plugin that cannot work with `host->abi_version`

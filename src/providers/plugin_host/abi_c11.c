@@ -35,6 +35,8 @@ PLACE(ullage_host_api, create_status, 16);
 PLACE(ullage_host_api, stream, 296);
 PLACE(ullage_host_api, attribute_string_at, 304);
 PLACE(ullage_host_api, node_block_type, 312);
+PLACE(ullage_host_api, offer_rest, 320);
+PLACE(ullage_host_api, group_output, 360);
 #endif
 
 /* A plugin without providers: everything that the header asks for can be written in C. */

@@ -67,7 +67,30 @@ size_t NodeProducer(const ullage_graph* graph, const ullage_node* node, size_t i
   const auto* kernel_node = dynamic_cast<const KernelNode*>(node);
   if (!graph || !kernel_node || !node->node.has_input(index)) return SIZE_MAX;
   const auto it = graph->producers.find(std::pair(kernel_node->graph(), node->node.inputs[index]));
-  return it == graph->producers.end() ? SIZE_MAX : it->second;
+  return it == graph->producers.end() ? SIZE_MAX : it->second.first;
+}
+size_t NodeProducerOutput(const ullage_graph* graph, const ullage_node* node, size_t index) {
+  const auto* kernel_node = dynamic_cast<const KernelNode*>(node);
+  if (!graph || !kernel_node || !node->node.has_input(index)) return SIZE_MAX;
+  const auto it = graph->producers.find(std::pair(kernel_node->graph(), node->node.inputs[index]));
+  return it == graph->producers.end() ? SIZE_MAX : it->second.second;
+}
+
+size_t GroupInputs(const ullage_graph* group) {
+  return group ? group->inputs.size() : 0;
+}
+size_t GroupOutputs(const ullage_graph* group) {
+  return group ? group->outputs.size() : 0;
+}
+size_t GroupInput(const ullage_graph* group, const ullage_node* node, size_t index) {
+  if (!group || !node || !node->node.has_input(index)) return SIZE_MAX;
+  const auto it = group->inputs.find(node->node.inputs[index]);
+  return it == group->inputs.end() ? SIZE_MAX : it->second;
+}
+size_t GroupOutput(const ullage_graph* group, const ullage_node* node, size_t index) {
+  if (!group || !node || !node->node.has_output(index)) return SIZE_MAX;
+  const auto it = group->outputs.find(node->node.outputs[index]);
+  return it == group->outputs.end() ? SIZE_MAX : it->second;
 }
 
 ullage_status* NodeConstant(const ullage_node* node, size_t index, const void** bytes, uint64_t* count) {
@@ -213,8 +236,12 @@ ullage_status* AddProposal(ullage_sink* sink, const ullage_proposal* proposal) {
     p.fused = from.fused != 0;
     p.id = from.id;
     p.estimate = ReadEstimate(from.estimate, "a proposal");
-    to.proposals.push_back(std::move(p));
+    to.proposals.groups.push_back(std::move(p));
   });
+}
+
+ullage_status* OfferRest(ullage_sink* sink) {
+  return Guard([&] { Given(sink, "place for proposals").proposals.rest = true; });
 }
 
 ullage_status* RemainingBudget(ullage_sink* sink, ullage_resource_count* count) {
@@ -277,9 +304,11 @@ ullage_status* Input(ullage_context* context, size_t index, ullage_tensor* tenso
   return Guard([&] {
     auto& call = Given(context, "context");
     const TensorView* view = index <= INT32_MAX ? call.context.input(static_cast<int>(index)) : nullptr;
-    const auto* node = call.parts.node.get();
-    HandTensor(call, view, node ? node->Constant(index) : nullptr, At(call.parts.input_on_host, index),
-               "input", index, tensor);
+    const auto& parts = call.parts;
+    const graph::Constant* constant = parts.node    ? parts.node->Constant(index)
+                                      : parts.group ? parts.group->Constant(index)
+                                                    : nullptr;
+    HandTensor(call, view, constant, At(parts.input_on_host, index), "input", index, tensor);
   });
 }
 
@@ -357,6 +386,12 @@ ullage_host_api MakeTable() {
   api.node_input = NodeInput;
   api.node_output = NodeOutput;
   api.node_producer = NodeProducer;
+  api.node_producer_output = NodeProducerOutput;
+  api.group_inputs = GroupInputs;
+  api.group_outputs = GroupOutputs;
+  api.group_input = GroupInput;
+  api.group_output = GroupOutput;
+  api.offer_rest = OfferRest;
   api.node_constant = NodeConstant;
   api.node_block_type = NodeBlockType;
   api.node_attributes = NodeAttributes;

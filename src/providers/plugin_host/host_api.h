@@ -25,5 +25,5 @@ struct ullage_registry {
 struct ullage_sink {
   size_t nodes = 0;  ///< that were offered
   std::optional<int64_t> budget;
-  std::vector<ullage::providers::Proposal> proposals;
+  ullage::providers::Proposals proposals;
 };

@@ -400,17 +400,20 @@ TEST(PluginHost, GroupsOfNodes) {
   std::array<ops::ValueFacts, 2> in;
   std::array<ops::ValueFacts, 1> out;
   const std::vector<kernels::KernelInfo> nodes{{first, graph, in, out}, {second, graph, {in.data(), 1}, out}};
-  EXPECT_TRUE(bench.provider->Propose(*bench.device, nodes, 50).empty());
-  const auto groups = bench.provider->Propose(*bench.device, nodes, {});
+  EXPECT_TRUE(bench.provider->Propose(*bench.device, nodes, 50).groups.empty());
+  const auto proposals = bench.provider->Propose(*bench.device, nodes, {});
+  EXPECT_TRUE(proposals.rest);
+  const auto& groups = proposals.groups;
+  const providers::Group whole{{first.id, second.id}, {x}, {false}, {z}};
   ASSERT_EQ(groups.size(), 1u);
   EXPECT_EQ(groups[0].nodes, (std::vector<size_t>{0, 1}));
   EXPECT_TRUE(groups[0].fused);
   EXPECT_EQ(groups[0].estimate.workspace_bytes, 64u);
   EXPECT_EQ(groups[0].id, 41u);
-  EXPECT_EQ(ErrorOf([&] { bench.provider->Compile(*bench.device, 41, nodes); }).code(), Code::kUsage);
+  EXPECT_EQ(ErrorOf([&] { bench.provider->Compile(*bench.device, 41, whole, nodes); }).code(), Code::kUsage);
   bench.provider->Tell(17, providers::Verdict::kRefusedBudget);
   bench.provider->Tell(41, providers::Verdict::kAccepted);
-  const auto kernel = bench.provider->Compile(*bench.device, 41, nodes);
+  const auto kernel = bench.provider->Compile(*bench.device, 41, whole, nodes);
   bench.Put(0, {-1, 2, 0, 4});
   TensorView from{bench.region->data(), DType::kFloat, {4}},
       to{bench.region->data() + 256, DType::kFloat, {4}};

@@ -111,9 +111,9 @@ std::unique_ptr<providers::OpenDevice> PluginProvider::Open(const DeviceInfo& de
   Throw(Code::kUnsupported, subject(), ": there is no device ", device.ordinal, " any more");
 }
 
-std::vector<providers::Proposal> PluginProvider::Propose(providers::OpenDevice& device,
-                                                         std::span<const kernels::KernelInfo> nodes,
-                                                         std::optional<int64_t> budget) const {
+providers::Proposals PluginProvider::Propose(providers::OpenDevice& device,
+                                             std::span<const kernels::KernelInfo> nodes,
+                                             std::optional<int64_t> budget) const {
   if (!proposes()) return {};
   const auto handle = DeviceOf(&device);
   if (!handle) Throw(Code::kRuntime, subject(), ": the device is another's");
@@ -123,7 +123,7 @@ std::vector<providers::Proposal> PluginProvider::Propose(providers::OpenDevice& 
   sink.budget = budget;
   Check(instance_->api().propose(instance_->handle(), handle->get(), &graph, &sink), handle->subject());
   if (!instance_->api().compile)
-    for (const auto& p : sink.proposals)
+    for (const auto& p : sink.proposals.groups)
       if (p.fused) Throw(Code::kUnsupported, handle->subject(), ": proposes to fuse nodes but compiles none");
   return std::move(sink.proposals);
 }
@@ -134,14 +134,18 @@ void PluginProvider::Tell(uint64_t proposal, providers::Verdict verdict) const {
 }
 
 std::unique_ptr<kernels::Kernel> PluginProvider::Compile(providers::OpenDevice& device, uint64_t proposal,
-                                                         std::span<const kernels::KernelInfo> group) const {
+                                                         const providers::Group& group,
+                                                         std::span<const kernels::KernelInfo> nodes) const {
   const auto& api = instance_->api();
   KernelParts parts;
   parts.device = DeviceOf(&device);
-  if (!api.compile || !parts.device) return Provider::Compile(device, proposal, group);
-  parts.group = std::make_shared<ullage_graph>(group);
+  if (!api.compile || !parts.device) return Provider::Compile(device, proposal, group, nodes);
+  parts.group = std::make_shared<ullage_graph>(nodes, group);
   parts.instance = instance_;
-  parts.subject = StrCat("group of ", group.size(), " nodes from ", group.empty() ? "" : group[0].node.name,
+  parts.input_on_host = group.input_on_host;
+  parts.output_on_host.assign(group.outputs.size(), false);
+  parts.outputs = group.outputs.size();
+  parts.subject = StrCat("group of ", nodes.size(), " nodes from ", nodes.empty() ? "" : nodes[0].node.name,
                          " on ", device.info().name);
   Check(api.compile(instance_->handle(), parts.device->get(), proposal, parts.group.get(), options_.get(),
                     &parts.kernel),

@@ -24,12 +24,12 @@ class PluginProvider final : public providers::Provider {
                                  const kernels::KernelInfo& info) const override;
   std::unique_ptr<providers::OpenDevice> Open(const providers::DeviceInfo& device) const override;
   bool proposes() const override { return instance_->api().propose != nullptr; }
-  std::vector<providers::Proposal> Propose(providers::OpenDevice& device,
-                                           std::span<const kernels::KernelInfo> nodes,
-                                           std::optional<int64_t> budget) const override;
+  providers::Proposals Propose(providers::OpenDevice& device, std::span<const kernels::KernelInfo> nodes,
+                               std::optional<int64_t> budget) const override;
   void Tell(uint64_t proposal, providers::Verdict verdict) const override;
   std::unique_ptr<kernels::Kernel> Compile(providers::OpenDevice& device, uint64_t proposal,
-                                           std::span<const kernels::KernelInfo> group) const override;
+                                           const providers::Group& group,
+                                           std::span<const kernels::KernelInfo> nodes) const override;
 
  private:
   std::vector<ullage_device_info> ListDevices() const;

@@ -82,10 +82,16 @@ const char* ullage_options::Get(const char* key) const {
   return nullptr;
 }
 
-ullage_graph::ullage_graph(std::span<const ullage::kernels::KernelInfo> infos) {
+ullage_graph::ullage_graph(std::span<const ullage::kernels::KernelInfo> infos,
+                           const ullage::providers::Group& group) {
   for (const auto& info : infos) {
-    for (const auto v : info.node.outputs)
-      if (v != ullage::graph::kNone) producers[{&info.graph, v}] = nodes.size();
+    for (size_t o = 0; o < info.node.outputs.size(); ++o)
+      if (info.node.has_output(o)) producers[{&info.graph, info.node.outputs[o]}] = {nodes.size(), o};
     nodes.push_back(std::make_unique<ullage::plugin_host::KernelNode>(info));
   }
+  for (size_t i = 0; i < group.inputs.size(); ++i) {
+    inputs[group.inputs[i]] = i;
+    constants.push_back(infos.front().graph.ConstantOf(group.inputs[i]));
+  }
+  for (size_t o = 0; o < group.outputs.size(); ++o) outputs[group.outputs[o]] = o;
 }

@@ -11,6 +11,7 @@
 
 #include "core/options.h"
 #include "kernels/kernel.h"
+#include "providers/provider.h"
 #include "ullage/plugin/abi.h"
 
 namespace ullage::plugin_host {
@@ -96,9 +97,18 @@ class KernelNode final : public ullage_node {
 
 /// Nodes that are offered, or a group to compile. Read-only, thread-safe.
 struct ullage_graph {
-  explicit ullage_graph(std::span<const ullage::kernels::KernelInfo> infos);
+  explicit ullage_graph(std::span<const ullage::kernels::KernelInfo> infos,
+                        const ullage::providers::Group& group = {});
 
   std::vector<std::unique_ptr<ullage::plugin_host::KernelNode>> nodes;
-  /// Of a value: the node that makes it.
-  std::map<std::pair<const ullage::graph::Graph*, ullage::graph::ValueId>, size_t> producers;
+  /// Of a value: the node that makes it, and as which output.
+  std::map<std::pair<const ullage::graph::Graph*, ullage::graph::ValueId>, std::pair<size_t, size_t>>
+      producers;
+  /// Of a group: places of values among the kernel's inputs and outputs.
+  std::map<ullage::graph::ValueId, size_t> inputs, outputs;
+  /// Null when the kernel's input i is none.
+  const ullage::graph::Constant* Constant(size_t i) const {
+    return i < constants.size() ? constants[i] : nullptr;
+  }
+  std::vector<const ullage::graph::Constant*> constants;  ///< of the kernel's inputs; the nodes keep them
 };

@@ -498,6 +498,7 @@ static ullage_status* Propose(ullage_provider* p, ullage_device* d, const ullage
   (void)d;
   TRY(host->remaining_budget(sink, &left));
   if (left.kind == ULLAGE_RESOURCE_BYTES && left.value.bytes < 100) return NULL;
+  if (!Faulty(p, "no rest")) TRY(host->offer_rest(sink));
   for (size_t i = 1; i < host->graph_size(graph); ++i) {
     const ullage_node* node = host->graph_node(graph, i);
     const size_t nodes[] = {i, host->node_producer(graph, node, 0)};
@@ -526,6 +527,14 @@ static ullage_status* Compile(ullage_provider* p, ullage_device* d, uint64_t pro
   (void)options;
   if (p->accepted != proposal) return Fail(ULLAGE_INVALID_ARGUMENT, "that group was not accepted");
   if (host->graph_size(group) != 2) return Fail(ULLAGE_FAILED, "not the group that was proposed");
+  const ullage_node* first = host->graph_node(group, 0);
+  const ullage_node* second = host->graph_node(group, 1);
+  if (host->group_inputs(group) != 1 || host->group_outputs(group) != 1 ||
+      host->group_input(group, first, 0) != 0 || host->group_input(group, first, 1) != 0 ||
+      host->group_input(group, second, 0) != SIZE_MAX || host->group_output(group, first, 0) != SIZE_MAX ||
+      host->group_output(group, second, 0) != 0 || host->node_producer(group, second, 0) != 0 ||
+      host->node_producer_output(group, second, 0) != 0)
+    return Fail(ULLAGE_FAILED, "not the borders of that group");
   Kernel* k = calloc(1, sizeof(*k));
   k->base.api = &kPositive;
   k->provider = p;
