@@ -13,7 +13,7 @@ struct HeadsArgs {
   int64_t ids_batch = 0, offset = 0, row0 = 0;
   int32_t rows = INT32_MAX, ids = 0, lengths = 0, first = 0, biased = 0, normed = 0;
   float epsilon = 0;
-  int32_t start = 0;
+  int32_t start = 0, head_scales = 0, room = 0;
 };
 
 struct HeadLayout {
@@ -28,9 +28,23 @@ inline HeadLayout HeadsFirst(int64_t heads, int64_t rows, int64_t size) {
   return {heads * rows * size, size, rows * size};
 }
 
-/// What a heads kernel is specialised for; types by number.
+/// How a row of a cache is stored. kind: 0 floats; 1 codes of int8, then one half per `block` elements; 2
+/// int8 and 3 two codes (plus 8, low bits first) in a byte, with scales that are given.
+struct RowCodec {
+  int kind = 0;
+  int64_t block = 8;
+  /// Elements of the tensor (bytes, but for floats) of a row of `size`.
+  int64_t Width(int64_t size) const {
+    return kind == 1 ? size + 2 * ((size + block - 1) / block) : kind == 3 ? (size + 1) / 2 : size;
+  }
+  bool given() const { return kind >= 2; }
+};
+
+/// What a heads kernel is specialised for; types by number. Rows of integers: `size` elements, of which there
+/// are at most 1024.
 std::string HeadsOptions(int32_t x, int32_t y, int32_t weight, int32_t table, int32_t ids, int32_t lengths,
-                         int rotate, bool norm, bool full_table = false);
+                         int rotate, bool norm, bool full_table = false, const RowCodec& codec = {},
+                         int64_t size = 0);
 
 struct HeadsTensors {
   const Tensor* weight = nullptr;
@@ -39,6 +53,7 @@ struct HeadsTensors {
   const Tensor* sines = nullptr;
   const Tensor* ids = nullptr;
   const Tensor* lengths = nullptr;
+  const Tensor* scales = nullptr;  ///< of codes
 };
 /// `y`: a tensor or a region.
 template <class Target>
@@ -46,8 +61,8 @@ void RunHeads(const Context& context, const KernelRef& kernel, const Tensor& x, 
               const HeadsTensors& t, const HeadsArgs& args, int64_t batch) {
   if (batch == 0 || args.seq == 0) return;
   auto launch = context.Start(kernel);
-  launch.Add(x).Add(y).Add(t.weight).Add(t.bias).Add(t.cosines).Add(t.sines).Add(t.ids).Add(t.lengths).Value(
-      args);
+  launch.Add(x).Add(y).Add(t.weight).Add(t.bias).Add(t.cosines).Add(t.sines).Add(t.ids).Add(t.lengths);
+  launch.Add(t.scales).Value(args);
   launch.Run(args.seq, args.heads, batch, 32);
 }
 

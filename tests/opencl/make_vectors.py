@@ -232,6 +232,163 @@ def quantised():
                     rtol=1e-3, atol=1e-3, tolerance16=1e-2)
 
 
+def attend(q, k, v, scale, bias=0.0, left=None, right=None, softcap=0.0, sinks=None, lengths=None):
+    """Queries [B, N, S, H] behind all keys [B, Kv, T, H] but their own, or behind the last ones of `lengths` keys."""
+    group, seq, total = q.shape[1] // k.shape[1], q.shape[2], k.shape[2]
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
+    s = q @ k.transpose(0, 1, 3, 2) * scale
+    if softcap:
+        s = softcap * np.tanh(s / softcap)
+    s = s + bias
+    lengths = np.full(q.shape[0], total) if lengths is None else lengths
+    position = (np.asarray(lengths) - seq)[:, None, None, None] + np.arange(seq)[:, None]
+    j = np.arange(total)
+    seen = j < np.asarray(lengths)[:, None, None, None]
+    if left is not None:
+        seen = seen & (j >= position - left)
+    if right is not None:
+        seen = seen & (j <= position + right)
+    s = np.where(seen, s, -np.inf)
+    if sinks is not None:
+        s = np.concatenate([s, np.broadcast_to(sinks[:, None, None], (*s.shape[:3], 1))], -1)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return ((p / p.sum(-1, keepdims=True))[..., :total] @ v).astype(np.float32)
+
+
+def packed(x):
+    """[B, heads, S, H] as [B, S, heads * H]."""
+    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)
+
+
+class Rows:
+    """Rows of caches as integers: with scales of their own per `block` elements, or with those given per head."""
+
+    def __init__(self, bits, block=0, scales=None):
+        self.bits, self.block, self.scales = bits, block, scales
+
+    def store(self, x):
+        size = x.shape[-1]
+        if self.block:
+            parts, scales = [], []
+            for first in range(0, size, self.block):
+                part = x[..., first:first + self.block]
+                scale = (np.abs(part).max(-1, keepdims=True) / np.float32(127)).astype(np.float16)
+                wide = scale.astype(np.float32)
+                parts.append(np.clip(np.rint(part * np.where(wide > 0, 1 / wide, 0)), -127, 127).astype(np.int8))
+                scales.append(scale.view(np.int8))
+            return np.concatenate(parts + scales, -1)
+        low = -(1 << (self.bits - 1))
+        codes = np.clip(np.rint(x / self.scales), low, -low - 1).astype(np.int32)
+        if self.bits == 8:
+            return codes.astype(np.int8)
+        codes = (codes + 8).astype(np.uint8)
+        return codes[..., 0::2] | codes[..., 1::2] << 4
+
+    def load(self, rows, size):
+        if self.block:
+            scales = np.ascontiguousarray(rows[..., size:]).view(np.float16).astype(np.float32)
+            return rows[..., :size].astype(np.float32) * np.repeat(scales, self.block, -1)[..., :size]
+        if self.bits == 8:
+            return rows.astype(np.float32) * self.scales
+        codes = np.stack([rows & 15, rows >> 4], -1).reshape(*rows.shape[:-1], size)
+        return (codes.astype(np.float32) - 8) * self.scales
+
+
+def long_attention():
+    """Prompts behind prompts, in tiles of many and of few rows, cut along the keys, with all that hides keys."""
+    for name, heads, kv, seq, past, size, values, attrs in (
+            ("tiles", 6, 2, 23, 60, 16, 24, {}),
+            ("tiles_window", 4, 2, 40, 100, 16, 24, dict(left_window_size=40)),
+            ("tiles_softcap", 1, 1, 70, 0, 16, 24, dict(softcap=2.0)),
+            ("tiles_wide_values", 2, 1, 20, 33, 13, 135, dict(is_causal=0)),
+            ("few_rows", 6, 2, 3, 40, 16, 24, {}),
+            ("few_rows_window", 8, 1, 2, 130, 16, 24, dict(left_window_size=70)),
+            ("few_rows_split", 4, 1, 3, 600, 16, 24, {}),
+            ("many_rows_split", 2, 1, 30, 600, 16, 24, {}),
+            ("row_split", 2, 1, 1, 700, 16, 24, {}),
+            ("row_split_window", 2, 2, 1, 600, 16, 24, dict(left_window_size=300))):
+        batch = 2 if name in ("tiles", "few_rows") else 1
+        q, k, v = floats(batch, heads, seq, size), floats(batch, kv, seq, size), floats(batch, kv, seq, values)
+        pk, pv = floats(batch, kv, past, size), floats(batch, kv, past, values)
+        attrs = dict(is_causal=1, scale=float(size ** -0.5)) | attrs
+        keys, new_values = np.concatenate([pk, k], 2), np.concatenate([pv, v], 2)
+        y = attend(q, keys, new_values, attrs["scale"], left=attrs.get("left_window_size"),
+                   right=0 if attrs["is_causal"] else None, softcap=attrs.get("softcap", 0.0))
+        add("cached_attention_" + name, "CachedAttention", [q, k, v, pk, pv],
+            [y, keys, new_values] if batch > 1 else [y], domain="ullage", opset=1, rtol=1e-3, atol=1e-4, tolerance16=2e-2, **attrs)
+        if name == "tiles":
+            mask = rng.random((batch, 1, seq, past + seq)) < 0.7
+            mask[..., 0] = True
+            y = attend(q, keys, new_values, attrs["scale"], np.where(mask, 0, -np.inf), right=0)
+            add("cached_attention_tiles_mask", "CachedAttention", [q, k, v, pk, pv, mask], [y],
+                domain="ullage", opset=1, rtol=1e-3, atol=1e-4, tolerance16=2e-2, **attrs)
+    k, v = floats(2, 37, 2 * 16), floats(2, 37, 2 * 24)
+    lengths = np.array([37, 20], np.int32)
+    query = floats(2, 60, 2 * 16)
+    split = lambda x, n: x.reshape(*x.shape[:2], n, -1).transpose(0, 2, 1, 3)
+    bias = np.where(np.arange(37) < lengths[:, None], 0.0, -10000.0)[:, None, None]
+    y = attend(split(query, 2), split(k, 2), split(v, 2), 0.25, bias)
+    add("mha_tiles_padding", "MultiHeadAttention", [query, k, v, None, lengths], [packed(y)], domain="com.microsoft",
+        opset=1, num_heads=2, rtol=1e-3, atol=1e-4, tolerance16=2e-2)
+
+    # com.microsoft:GroupQueryAttention, prompts behind a past of unequal lengths, with sinks.
+    for name, heads, kv, seq, last, attrs in (("tiles", 6, 2, 20, [69, 30], {}), ("few", 4, 1, 2, [80, 41], {}),
+                                              ("window", 4, 1, 30, [70, 47], dict(local_window_size=25)),
+                                              ("row", 2, 1, 1, [80, 41], dict(local_window_size=25))):
+        for sink in (False, True) if name == "tiles" else (True,):
+            q, k, v = floats(2, heads, seq, 24), floats(2, kv, seq, 24), floats(2, kv, seq, 24)
+            total, lens = max(last) + 1, np.array(last, np.int32)
+            pk, pv = floats(2, kv, total, 24), floats(2, kv, total, 24)
+            keys, values = pk.copy(), pv.copy()
+            for b in range(2):
+                keys[b, :, last[b] + 1 - seq:last[b] + 1] = k[b]
+                values[b, :, last[b] + 1 - seq:last[b] + 1] = v[b]
+            window = attrs.get("local_window_size")
+            sinks = floats(heads) if sink else None
+            y = attend(q, keys, values, 24 ** -0.5, left=None if window is None else window - 1, right=0, sinks=sinks,
+                       lengths=lens + 1)
+            add(f"gqa_long_{name}{'_sinks' if sink else ''}", "GroupQueryAttention",
+                [packed(q), packed(k), packed(v), pk, pv, lens, np.array(total, np.int32), None, None, None, None, sinks],
+                [packed(y), keys, values], domain="com.microsoft", opset=1, num_heads=heads, kv_num_heads=kv, rtol=1e-3,
+                atol=1e-4, tolerance16=2e-2, **attrs)
+
+
+def integer_caches():
+    heads, kv, size = 4, 2, 24
+    given = lambda bits: (rng.random((kv, 1, size)) * (0.03 if bits == 8 else 0.4) + 0.01).astype(np.float32)
+    one = lambda bits: np.float32([0.03 if bits == 8 else 0.4])
+    for name, bits, block, scales, attrs in (
+            ("block16", 8, 16, None, dict(kv_block=16)), ("block9", 8, 9, None, dict(kv_block=9)),
+            ("int8", 8, 0, one, dict(k_quant_type="PER_TENSOR", v_quant_type="PER_TENSOR", kv_cache_bit_width=8)),
+            ("int8_channel", 8, 0, given, dict(k_quant_type="PER_CHANNEL", v_quant_type="PER_CHANNEL",
+                                               kv_cache_bit_width=8)),
+            ("int4", 4, 0, one, dict(k_quant_type="PER_TENSOR", v_quant_type="PER_TENSOR", kv_cache_bit_width=4)),
+            ("int4_channel", 4, 0, given, dict(k_quant_type="PER_CHANNEL", v_quant_type="PER_CHANNEL",
+                                               kv_cache_bit_width=4))):
+        forms = [Rows(bits, block), Rows(bits, block)]
+        inputs = [None, None]
+        if scales:
+            for i, form in enumerate(forms):
+                form.scales = scales(bits)
+                inputs[i] = form.scales.reshape(-1)
+        for seq, past in ((1, 70), (20, 45)):
+            q, k, v = floats(1, heads, seq, size), floats(1, kv, seq, size), floats(1, kv, seq, size)
+            old = [form.store(floats(1, kv, past, size)) for form in forms]
+            new = [np.concatenate([o, form.store(x)], 2) for o, form, x in zip(old, forms, (k, v))]
+            keys, values = (form.load(rows, size) for form, rows in zip(forms, new))
+            y = attend(q, keys, values, size ** -0.5, right=0)
+            total = past + seq
+            room = [np.concatenate([o, np.zeros((1, kv, seq, o.shape[-1]), o.dtype)], 2) for o in old]
+            add(f"gqa_{name}_{seq}", "GroupQueryAttention",
+                [packed(q), packed(k), packed(v), *room, np.array([total - 1], np.int32), np.array(total, np.int32),
+                 None, None, None, None, None, *inputs], [packed(y), *new], domain="com.microsoft", opset=1,
+                num_heads=heads, kv_num_heads=kv, rtol=1e-3, atol=1e-4, **attrs)
+            if block:
+                add(f"cached_attention_{name}_{seq}", "CachedAttention", [q, k, v, *old], [y, *new], domain="ullage",
+                    opset=1, is_causal=1, rtol=1e-3, atol=1e-4, **attrs)
+
+
 def attention():
     a = floats(2, 3, 4, 10)
     angles = floats(2, 4, 8)
@@ -247,23 +404,13 @@ def attention():
     add("swiglu_packed", "SwiGLU", [np.concatenate([gate, up], -1)], [silu(gate) * up], domain="ullage", opset=1,
         activation="silu", tolerance16=1e-2)
 
-    def attend(q, k, v, bias, scale, causal):
-        group = q.shape[1] // k.shape[1]
-        k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
-        s = q @ k.transpose(0, 1, 3, 2) * scale + bias
-        if causal:
-            i = np.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2]
-            s = np.where(np.arange(k.shape[2])[None] <= i, s, -np.inf)
-        p = np.exp(s - s.max(-1, keepdims=True))
-        return (p / p.sum(-1, keepdims=True)) @ v
-
     for name, seq, past, causal in (("prompt", 7, 0, 1), ("step", 1, 70, 0), ("long", 1, 520, 0), ("more", 5, 66, 1)):
         batch = 1 if past > 500 else 2
         q, k, v = floats(batch, 4, seq, 12), floats(batch, 2, seq, 12), floats(batch, 2, seq, 20)
         pk, pv = floats(batch, 2, past, 12), floats(batch, 2, past, 20)
         keys, values = np.concatenate([pk, k], 2), np.concatenate([pv, v], 2)
         bias = floats(batch, 1, seq, past + seq)
-        y = attend(q, keys, values, bias, 0.3, causal)
+        y = attend(q, keys, values, 0.3, bias, right=0 if causal else None)
         add("cached_attention_" + name, "CachedAttention", [q, k, v, pk, pv, bias], [y, keys, values], domain="ullage",
             opset=1, scale=0.3, is_causal=causal, rtol=1e-3, atol=1e-4, tolerance16=2e-2)
 
@@ -290,9 +437,9 @@ def vision():
 
 IN_16_BITS = {"sigmoid", "gelu_tanh", "add", "mul_spread", "softmax_3", "layer_norm", "rms_normalization", "matmul_vector",
               "matmul_tiles", "linear_dense_nk_33", "linear_q4_k_9", "linear_q6_k_1", "nbits_4_32_packed_12",
-              "nbits_4_32_packed_1", "cached_attention_more", "apply_rotary", "swiglu", "conv", "max_pool"}
+              "nbits_4_32_packed_1", "cached_attention_more", "cached_attention_tiles", "cached_attention_few_rows", "apply_rotary", "swiglu", "conv", "max_pool"}
 
-for part in (elementwise, movement, reductions, products, quantised, attention, vision):
+for part in (elementwise, movement, reductions, products, quantised, attention, vision, long_attention, integer_caches):
     part()
 for c in cases:
     c["in_16_bits"] = c["name"] in IN_16_BITS

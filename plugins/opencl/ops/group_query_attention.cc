@@ -22,6 +22,8 @@ enum Input : size_t {
   kPositions,
   kMask,
   kSinks,
+  kKeyScales,
+  kValueScales,
   kQNorm = 14,
   kKNorm = 15
 };
@@ -46,9 +48,15 @@ class GroupQueryAttention : public AttentionOp {
       node_.Invalid("one of key and value is left out");
     if (!facts.out(1).present || !facts.out(2).present) node_.Unsupported("caches that are not wanted");
     if (facts.out(3).present) node_.Unsupported("output_qk");
-    for (const char* key : {"k_quant_type", "v_quant_type"})
-      if (node_.Str(key, "NONE") != "NONE") node_.Unsupported("quantised caches");
-    if (node_.Int("kv_block", 0) != 0) node_.Unsupported("quantised caches");
+    if (const int64_t block = node_.Int("kv_block", 0); block > 0) {
+      k_codec_ = v_codec_ = {1, block};
+    } else {
+      k_codec_ = GivenScales(facts, "k_quant_type", kKeyScales);
+      v_codec_ = GivenScales(facts, "v_quant_type", kValueScales);
+    }
+    if ((k_codec_.kind == 0) != (v_codec_.kind == 0)) node_.Unsupported("one quantised cache");
+    if (k_codec_.kind != 0 && !facts.in(kPastKey).present)
+      node_.Unsupported("quantised caches without a past");
     window_ = node_.Int("local_window_size", -1);
     sliding_ = node_.Int("sliding_window_cache", 0) != 0;
     keep_ = node_.Int("window_keep", window_);
@@ -69,8 +77,12 @@ class GroupQueryAttention : public AttentionOp {
     scale_ = scale != 0 ? scale : 1.0f / std::sqrt(static_cast<float>(head_));
     type_ = facts.in(kQuery).dtype;
     cache_type_ = facts.out(1).dtype;
-    if (!(kFloats & Bit(cache_type_)) || facts.out(2).dtype != cache_type_)
+    const uint64_t expected = k_codec_.kind == 0 ? kFloats : Bit(k_codec_.kind == 3 ? kUInt8 : kInt8);
+    if (!(expected & Bit(cache_type_)) || facts.out(2).dtype != cache_type_)
       node_.Unsupported("caches of type " + std::to_string(cache_type_));
+    for (size_t i : {kPastKey, kPastValue})
+      if (facts.in(i).present && facts.in(i).dtype != cache_type_)
+        node_.Unsupported("caches of different types");
     if (!packed_ && (facts.in(kKey).dtype != type_ || facts.in(kValue).dtype != type_))
       node_.Unsupported("operands of different types");
     q_norm_ = facts.in(kQNorm).present;
@@ -82,11 +94,13 @@ class GroupQueryAttention : public AttentionOp {
                   lengths = facts.in(kLengths).dtype;
     if (rotary_ && facts.in(kSin).dtype != table) node_.Unsupported("tables of different types");
     const int rotate = !rotary_ ? 0 : node_.Int("rotary_interleaved", 0) != 0 ? 2 : 1;
-    const auto heads = [&](int32_t target, int32_t weight, int turn, bool norm) {
-      return &Use("rotary.cl", HeadsOptions(type_, target, weight, table, ids, lengths, turn, norm), "heads");
+    const auto heads = [&](int32_t target, int32_t weight, int turn, bool norm, const RowCodec& codec = {}) {
+      return &Use("rotary.cl",
+                  HeadsOptions(type_, target, weight, table, ids, lengths, turn, norm, false, codec, head_),
+                  "heads");
     };
-    keys_ = heads(cache_type_, type_of(kKNorm, type_), rotate, k_norm_);
-    values_ = heads(cache_type_, type_, 0, false);
+    keys_ = heads(cache_type_, type_of(kKNorm, type_), rotate, k_norm_, k_codec_);
+    values_ = heads(cache_type_, type_, 0, false, v_codec_);
     prepared_ = rotary_ || q_norm_;
     if (prepared_) queries_ = heads(kFloat, type_of(kQNorm, type_), rotate, q_norm_);
     Types types;
@@ -96,23 +110,20 @@ class GroupQueryAttention : public AttentionOp {
     types.mask = type_of(kMask, kFloat);
     types.lengths = lengths;
     types.sinks = type_of(kSinks, kFloat);
-    UseAttention(types, head_, head_);
+    types.k_codec = k_codec_;
+    types.v_codec = v_codec_;
+    const int64_t group = heads_ / kv_heads_;
+    UseAttention(types, head_, head_, BoundsOf(facts.in(kQuery), 1, group, MostKeys(facts)));
   }
 
   void Declare(const Facts& shapes, std::vector<Slot>& slots) const override {
-    const auto upper = [](const ValueFacts& f, size_t axis) {
-      return f.known && axis < f.upper.size() ? f.upper[axis] : -1;
-    };
-    const int64_t batch = upper(shapes.in(kQuery), 0), seq = upper(shapes.in(kQuery), 1);
-    int64_t keys = upper(shapes.out(1), 2);
-    const int64_t past = upper(shapes.in(kPastKey), 2);
-    if (shapes.in(kPastKey).present) keys = keys < 0 || past < 0 ? -1 : std::max(keys, past);
-    if (sliding_) keys = keys < 0 || seq < 0 ? -1 : keys + seq;
+    const int64_t batch = Upper(shapes.in(kQuery), 0), seq = Upper(shapes.in(kQuery), 1);
+    const int64_t keys = MostKeys(shapes);
     if (prepared_) slots.push_back({kQueries, Product({batch, seq, heads_, head_, 4})});
-    slots.push_back({kParts, keys < 0 ? -1 : PartBytes(batch, heads_, seq, keys, head_)});
+    slots.push_back({kParts, keys < 0 ? -1 : PartBytes(batch, heads_, heads_ / kv_heads_, seq, keys, head_)});
     if (sliding_)
       for (uint32_t slot : {kKeys, kValues})
-        slots.push_back({slot, Product({batch, kv_heads_, keys, head_, SizeOf(cache_type_)})});
+        slots.push_back({slot, RowBytes(batch, keys, slot == kKeys ? k_codec_ : v_codec_)});
   }
 
   void Compute(const Context& c) const override {
@@ -178,23 +189,28 @@ class GroupQueryAttention : public AttentionOp {
     const bool moves = sliding_ && kept != resident + seq;
     if (moves) {
       const int64_t rows = resident + seq;
-      const HeadLayout layout = HeadsFirst(kv_heads_, rows, head_);
-      const int64_t bytes = Product({batch, kv_heads_, rows, head_, SizeOf(cache_type_)});
-      keys = {InRegion(c.Workspace(kKeys, bytes), cache_type_), layout};
-      values = {InRegion(c.Workspace(kValues, bytes), cache_type_), layout};
+      const auto moved = [&](uint32_t slot, const RowCodec& codec) {
+        return KeyRows{InRegion(c.Workspace(slot, RowBytes(batch, rows, codec)), cache_type_),
+                       HeadsFirst(kv_heads_, rows, codec.Width(head_))};
+      };
+      keys = moved(kKeys, k_codec_);
+      values = moved(kValues, v_codec_);
     }
     const int64_t rows = moves ? resident + seq : c.out(1)->rows();
     const auto take = [&](const Tensor* past, const KeyRows& to) {
       if (!past || (past->buffer == to.data.buffer && past->offset == to.data.offset)) return;
       const int64_t count = sliding_ ? resident : std::min((*past)[2], rows);
-      CopyRows(c, Cache(*past), 0, to, 0, batch, kv_heads_, count, head_);
+      CopyRows(c, Cache(*past), 0, to, 0, batch, kv_heads_, count, (*past)[3]);
     };
     take(past_k, keys);
     take(past_v, values);
 
     // New keys and values.
+    const Tensor* k_scales = k_codec_.given() ? c.in(kKeyScales) : nullptr;
+    const Tensor* v_scales = v_codec_.given() ? c.in(kValueScales) : nullptr;
     const auto append = [&](const KernelRef& kernel, const Tensor& source, const KeyRows& to,
-                            const Tensor* norm) {
+                            const Tensor* norm, const Tensor* scales) {
+      if (source.elements() == 0) return;  // a layer that reads the keys of another
       HeadsArgs a = heads;
       HeadsTensors t = operands;
       const HeadLayout from = Packed(seq, packed_ ? row : kv_heads_ * head_, head_);
@@ -207,10 +223,13 @@ class GroupQueryAttention : public AttentionOp {
       a.y_head = to.layout.head;
       a.rows = Int32(rows, "rows of a cache");
       t.weight = norm;
+      t.scales = scales;
+      a.head_scales = scales && scales->elements() > 1 ? a.size : 0;
       RunHeads(c, kernel, source, to.data, t, a, batch);
     };
-    append(*keys_, packed_ ? Within(query, heads_ * head_) : *c.in(kKey), keys, c.in(kKNorm));
-    append(*values_, packed_ ? Within(query, (heads_ + kv_heads_) * head_) : *c.in(kValue), values, nullptr);
+    append(*keys_, packed_ ? Within(query, heads_ * head_) : *c.in(kKey), keys, c.in(kKNorm), k_scales);
+    append(*values_, packed_ ? Within(query, (heads_ + kv_heads_) * head_) : *c.in(kValue), values, nullptr,
+           v_scales);
 
     KeyRows q = {query, Packed(seq, row, head_)};
     if (prepared_) {
@@ -232,18 +251,40 @@ class GroupQueryAttention : public AttentionOp {
     }
     SetMask(c.in(kMask), args.keys, false, &args);
     Attend(c, q, keys, values, {y, Packed(seq, heads_ * head_, head_)},
-           {c.in(kMask), operands.lengths, c.in(kSinks)}, args, batch);
+           {c.in(kMask), operands.lengths, c.in(kSinks), nullptr, k_scales, v_scales}, args, batch);
     if (moves) {
-      CopyRows(c, keys, resident + seq - kept, Cache(*c.out(1)), 0, batch, kv_heads_, kept, head_);
-      CopyRows(c, values, resident + seq - kept, Cache(*c.out(2)), 0, batch, kv_heads_, kept, head_);
+      CopyRows(c, keys, resident + seq - kept, Cache(*c.out(1)), 0, batch, kv_heads_, kept,
+               k_codec_.Width(head_));
+      CopyRows(c, values, resident + seq - kept, Cache(*c.out(2)), 0, batch, kv_heads_, kept,
+               v_codec_.Width(head_));
     }
   }
 
  private:
-  static Tensor Within(const Tensor& t, int64_t elements) {
-    Tensor part = t;
-    part.offset += static_cast<uint64_t>(elements * SizeOf(t.dtype));
-    return part;
+  int64_t MostKeys(const Facts& shapes) const {
+    int64_t keys = Upper(shapes.out(1), 2);
+    const int64_t seq = Upper(shapes.in(kQuery), 1), past = Upper(shapes.in(kPastKey), 2);
+    if (shapes.in(kPastKey).present) keys = keys < 0 || past < 0 ? -1 : std::max(keys, past);
+    if (sliding_) keys = keys < 0 || seq < 0 ? -1 : keys + seq;
+    return keys;
+  }
+
+  /// A cache whose scales are inputs.
+  RowCodec GivenScales(const Facts& facts, const char* attribute, size_t input) const {
+    const std::string type = node_.Str(attribute, "NONE");
+    if (type == "NONE") return {};
+    if (type != "PER_TENSOR" && type != "PER_CHANNEL") node_.Unsupported(std::string(attribute) + " " + type);
+    const int64_t bits = node_.Int("kv_cache_bit_width", 8);
+    if (bits != 4 && bits != 8) node_.Unsupported("caches of " + std::to_string(bits) + " bits");
+    if (!facts.in(input).present) node_.Invalid(std::string(attribute) + " without scales");
+    if (facts.in(input).dtype != kFloat) node_.Unsupported("scales of another type than float");
+    RowCodec codec;
+    codec.kind = bits == 8 ? 2 : 3;
+    return codec;
+  }
+
+  int64_t RowBytes(int64_t batch, int64_t rows, const RowCodec& codec) const {
+    return Product({batch, kv_heads_, rows, codec.Width(head_), SizeOf(cache_type_)});
   }
 
   /// Sizes that decide which memory is read and written.
@@ -253,14 +294,21 @@ class GroupQueryAttention : public AttentionOp {
     };
     for (size_t i : {kKey, kValue})
       if (const Tensor* t = packed_ ? nullptr : c.in(i))
-        expect(t, t->rank == 3 && (*t)[0] == batch && (*t)[1] == seq && (*t)[2] == kv_heads_ * head_);
-    const auto cache = [&](const Tensor* t) {
-      if (t) expect(t, t->rank == 4 && (*t)[0] == batch && (*t)[1] == kv_heads_ && (*t)[3] == head_);
+        expect(t, t->rank == 3 && (*t)[0] == batch && ((*t)[1] == seq || (*t)[1] == 0) &&
+                      (*t)[2] == kv_heads_ * head_);
+    const auto cache = [&](const Tensor* t, const RowCodec& codec) {
+      if (t)
+        expect(t, t->rank == 4 && (*t)[0] == batch && (*t)[1] == kv_heads_ && (*t)[3] == codec.Width(head_));
     };
-    cache(c.in(kPastKey));
-    cache(c.in(kPastValue));
-    cache(c.out(1));
-    cache(c.out(2));
+    cache(c.in(kPastKey), k_codec_);
+    cache(c.in(kPastValue), v_codec_);
+    cache(c.out(1), k_codec_);
+    cache(c.out(2), v_codec_);
+    const auto scales = [&](const Tensor* t, const RowCodec& codec) {
+      if (codec.given()) expect(t, t->elements() == 1 || t->elements() == kv_heads_ * head_);
+    };
+    scales(c.in(kKeyScales), k_codec_);
+    scales(c.in(kValueScales), v_codec_);
     expect(c.in(kLengths), c.in(kLengths)->elements() >= batch);
     if (const Tensor* ids = rotary_ ? c.in(kPositions) : nullptr)
       expect(ids, ids->elements() == seq || ids->elements() == batch * seq);
@@ -271,6 +319,7 @@ class GroupQueryAttention : public AttentionOp {
 
   int64_t heads_ = 0, kv_heads_ = 0, head_ = 0, window_ = -1, keep_ = -1;
   int32_t type_ = kFloat, cache_type_ = kFloat;
+  RowCodec k_codec_, v_codec_;
   float scale_ = 1, softcap_ = 0, epsilon_ = 1e-6f;
   bool packed_ = false, sliding_ = false, causal_ = true, smooth_ = false, rotary_ = false, q_norm_ = false,
        k_norm_ = false, prepared_ = false;
@@ -290,7 +339,8 @@ void AddGroupQueryAttention(std::vector<OpEntry>& ops) {
   OpEntry e;
   e.domain = kMicrosoft;
   e.op = "GroupQueryAttention";
-  e.types = {kFloats,  kFloats, kFloats, kFloats,  kFloats, kIndices,
+  constexpr uint64_t kCaches = kFloats | Bit(kInt8) | Bit(kUInt8);
+  e.types = {kFloats,  kFloats, kFloats, kCaches,  kCaches, kIndices,
              kIndices, kFloats, kFloats, kIndices, kFloats};
   e.make = Make<GroupQueryAttention>;
   e.caches = {{kPastKey, 1}, {kPastValue, 2}};

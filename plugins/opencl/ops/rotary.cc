@@ -82,10 +82,13 @@ class Rotary final : public Op {
 }  // namespace
 
 std::string HeadsOptions(int32_t x, int32_t y, int32_t weight, int32_t table, int32_t ids, int32_t lengths,
-                         int rotate, bool norm, bool full_table) {
+                         int rotate, bool norm, bool full_table, const RowCodec& codec, int64_t size) {
   return Define("X", TypeCode(x)) + Define("Y", TypeCode(y)) + Define("W", TypeCode(weight)) +
          Define("P", TypeCode(table)) + Define("I", TypeCode(ids)) + Define("L", TypeCode(lengths)) +
-         Define("ROTATE", rotate) + Define("NORM", norm) + Define("FULL_TABLE", full_table);
+         Define("ROTATE", rotate) + Define("NORM", norm) + Define("FULL_TABLE", full_table) +
+         (codec.kind == 0
+              ? ""
+              : Define("CODEC", codec.kind) + Define("BLOCK", codec.block) + Define("SIZE", size));
 }
 
 void AddRotary(std::vector<OpEntry>& ops) {
