@@ -181,10 +181,10 @@ cl_command_queue Device::CreateQueue() {
   return queue;
 }
 
-cl_program Device::Build(const std::string& name, const std::string& options) {
-  const std::string key = name + " " + options;
+cl_program Device::Build(const KernelRef& ref) {
+  const std::string key = ref.program + " " + ref.options + " " + ref.text;
   if (const auto it = programs_.find(key); it != programs_.end()) return it->second;
-  cl_program program = BuildProgram(context_, facts_, name, options);
+  cl_program program = BuildProgram(context_, facts_, ref.program, ref.options, ref.text);
   programs_.emplace(key, program);
   return program;
 }
@@ -192,11 +192,11 @@ cl_program Device::Build(const std::string& name, const std::string& options) {
 cl_kernel Device::Get(const KernelRef& ref) {
   if (cl_kernel kernel = ref.kernel.load(std::memory_order_acquire)) return kernel;
   std::lock_guard lock(programs_mutex_);
-  const std::string key = ref.program + " " + ref.options + " " + ref.name;
+  const std::string key = ref.program + " " + ref.options + " " + ref.name + " " + ref.text;
   auto it = kernels_.find(key);
   if (it == kernels_.end()) {
     cl_int code = CL_SUCCESS;
-    cl_kernel kernel = Cl().CreateKernel(Build(ref.program, ref.options), ref.name.c_str(), &code);
+    cl_kernel kernel = Cl().CreateKernel(Build(ref), ref.name.c_str(), &code);
     CheckCl(code, facts_.name + ": kernel " + ref.name + " of " + ref.program);
     it = kernels_.emplace(key, kernel).first;
   }

@@ -34,19 +34,21 @@ std::vector<DeviceFacts> FindDevices();
 /// Throws a failure that names the call; memory errors as ULLAGE_OUT_OF_MEMORY.
 void CheckCl(cl_int code, const std::string& what);
 
-/// A kernel of a program in cl/, specialised by macros ("-DT=1"). Compiled when it is first wanted.
+/// A kernel of a program in cl/, specialised by macros ("-DT=1") and, where there is some, by text that is
+/// made for it and follows the program's. Compiled when it is first wanted.
 struct KernelRef {
-  std::string program, options, name;
+  std::string program, options, name, text;
   mutable std::atomic<cl_kernel> kernel{nullptr};
 
   KernelRef() = default;
-  KernelRef(std::string p, std::string o, std::string n)
-      : program(std::move(p)), options(std::move(o)), name(std::move(n)) {}
-  KernelRef(const KernelRef& other) : KernelRef(other.program, other.options, other.name) {}
+  KernelRef(std::string p, std::string o, std::string n, std::string t = "")
+      : program(std::move(p)), options(std::move(o)), name(std::move(n)), text(std::move(t)) {}
+  KernelRef(const KernelRef& other) : KernelRef(other.program, other.options, other.name, other.text) {}
   KernelRef& operator=(const KernelRef& other) {
     program = other.program;
     options = other.options;
     name = other.name;
+    text = other.text;
     kernel = nullptr;
     return *this;
   }
@@ -104,7 +106,7 @@ class Device : public ullage_device {
   std::mutex& launch_mutex() { return launch_mutex_; }
 
  private:
-  cl_program Build(const std::string& program, const std::string& options);
+  cl_program Build(const KernelRef& ref);
 
   DeviceFacts facts_;
   cl_context context_ = nullptr;

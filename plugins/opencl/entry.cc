@@ -11,6 +11,7 @@
 
 struct ullage_provider {
   std::vector<ullage_opencl::DeviceFacts> devices = ullage_opencl::FindDevices();
+  bool fuse = true;
 };
 
 namespace ullage_opencl {
@@ -41,9 +42,13 @@ uint32_t Probe() {
          HasFile("/dev", "mali") || Exists("/dev/kgsl-3d0") || Exists("/dev/dxg");
 }
 
-ullage_status* CreateProvider(const ullage_options*, ullage_provider** provider) {
+ullage_status* CreateProvider(const ullage_options* options, ullage_provider** provider) {
   *provider = nullptr;
-  return Guard([&] { *provider = new ullage_provider; });
+  return Guard([&] {
+    const char* fuse = Host().option(options, "ep.opencl.fuse");
+    *provider = new ullage_provider;
+    (*provider)->fuse = !fuse || std::strcmp(fuse, "0") != 0;
+  });
 }
 
 void ReleaseProvider(ullage_provider* provider) {
@@ -206,13 +211,34 @@ ullage_status* Register(ullage_provider*, ullage_registry* registry) {
   return Guard([&] { RegisterOps(registry); });
 }
 
+ullage_status* Propose(ullage_provider* provider, ullage_device* device, const ullage_graph* graph,
+                       ullage_sink* sink) {
+  return Guard([&] {
+    Check(Host().offer_rest(sink));
+    if (provider->fuse) ProposeGroups(Of(device), graph, sink);
+  });
+}
+
+void Verdict(ullage_provider*, uint64_t, ullage_verdict) {}
+
+ullage_status* Compile(ullage_provider*, ullage_device* device, uint64_t, const ullage_graph* group,
+                       const ullage_options*, ullage_kernel** kernel) {
+  *kernel = nullptr;
+  return Guard([&] { *kernel = MakeGroup(Of(device), group).release(); });
+}
+
+constexpr ullage_option_info kOptions[] = {
+    {sizeof(ullage_option_info), "ep.opencl.fuse", ULLAGE_OPTION_BOOL, 0, "1",
+     "Run element-wise nodes that follow each other as one."},
+};
+
 const ullage_provider_api kProvider = {
     .size = sizeof(ullage_provider_api),
     .name = "opencl",
     .vendor = "Ullage",
     .version = "1",
-    .options = nullptr,
-    .option_count = 0,
+    .options = kOptions,
+    .option_count = 1,
     .probe = Probe,
     .create = CreateProvider,
     .release = ReleaseProvider,
@@ -238,9 +264,9 @@ const ullage_provider_api kProvider = {
     .stream_wait = StreamWait,
     .host_wait = HostWait,
     .register_kernels = Register,
-    .propose = nullptr,
-    .verdict = nullptr,
-    .compile = nullptr,
+    .propose = Propose,
+    .verdict = Verdict,
+    .compile = Compile,
     .run_begin = nullptr,
     .run_end = nullptr,
 };

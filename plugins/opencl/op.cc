@@ -118,18 +118,9 @@ ullage_status* Estimate(void* state, const ullage_kernel_info* info, ullage_esti
 
 ullage_status* Refuse(void* state, const ullage_kernel_info* info, char* reason, size_t capacity,
                       size_t* needed) {
-  const auto& entry = *static_cast<const OpEntry*>(state);
   *needed = 0;
   return Guard([&] {
-    std::string why;
-    if (entry.refuse) why = entry.refuse(Node(info->node));
-    if (why.empty()) {
-      try {
-        entry.make(*info);
-      } catch (const Failure& f) {
-        why = f.text;
-      }
-    }
+    const std::string why = Refusal(*static_cast<const OpEntry*>(state), *info);
     if (why.empty()) return;
     *needed = why.size() + 1;
     if (capacity == 0) return;
@@ -182,6 +173,11 @@ Op::Op(const ullage_kernel_info& info)
   api = &kKernelApi;
 }
 
+Op::Op(const ullage_node* last, Device& device, size_t inputs, size_t outputs)
+    : node_(last), device_(device), inputs_(inputs), outputs_(outputs) {
+  api = &kKernelApi;
+}
+
 void Op::Declare(const Facts&, std::vector<Slot>&) const {}
 
 void Op::Prepack(size_t, const ullage_region&) {
@@ -198,8 +194,9 @@ const ullage_region& Op::block(size_t index) const {
   return blocks_[index];
 }
 
-KernelRef& Op::Use(const std::string& program, const std::string& options, const std::string& kernel) {
-  kernels_.push_back(std::make_unique<KernelRef>(program, options, kernel));
+KernelRef& Op::Use(const std::string& program, const std::string& options, const std::string& kernel,
+                   const std::string& text) {
+  kernels_.push_back(std::make_unique<KernelRef>(program, options, kernel, text));
   return *kernels_.back();
 }
 
@@ -256,6 +253,18 @@ void RegisterOps(ullage_registry* registry) {
     entry.refuse = Refuse;
     Check(Host().add_kernel(registry, &entry));
   }
+}
+
+std::string Refusal(const OpEntry& entry, const ullage_kernel_info& info) {
+  std::string why;
+  if (entry.refuse) why = entry.refuse(Node(info.node));
+  if (!why.empty()) return why;
+  try {
+    entry.make(info);
+  } catch (const Failure& f) {
+    return f.text;
+  }
+  return "";
 }
 
 std::string Define(const char* name, int64_t value) {

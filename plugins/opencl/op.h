@@ -55,6 +55,8 @@ class Context {
 class Op : public ullage_kernel {
  public:
   explicit Op(const ullage_kernel_info& info);
+  /// Of a group, which messages name by its last node.
+  Op(const ullage_node* last, Device& device, size_t inputs, size_t outputs);
   virtual ~Op() = default;
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
@@ -73,7 +75,8 @@ class Op : public ullage_kernel {
   /// Of block `index`, once it is set.
   const ullage_region& block(size_t index) const;
   /// A program that Prepare() compiles.
-  KernelRef& Use(const std::string& program, const std::string& options, const std::string& kernel);
+  KernelRef& Use(const std::string& program, const std::string& options, const std::string& kernel,
+                 const std::string& text = "");
 
   Node node_;
   Device& device_;
@@ -108,6 +111,12 @@ inline constexpr const char* kUllage = "ullage";
 /// All of them; made once.
 const std::vector<OpEntry>& AllOps();
 void RegisterOps(ullage_registry* registry);
+/// Why the entry does not take the node; "": it does.
+std::string Refusal(const OpEntry& entry, const ullage_kernel_info& info);
+
+/// Proposes to run element-wise nodes together, and makes the op of such a group (ops/group.cc).
+void ProposeGroups(Device& device, const ullage_graph* graph, ullage_sink* sink);
+std::unique_ptr<Op> MakeGroup(Device& device, const ullage_graph* group);
 
 // One per file in ops/.
 void AddElementwise(std::vector<OpEntry>& ops);

@@ -134,18 +134,19 @@ std::string SourceOf(std::string_view name) {
 }
 
 cl_program BuildProgram(cl_context context, const DeviceFacts& device, const std::string& name,
-                        const std::string& options) {
-  const std::string source = SourceOf(name);
+                        const std::string& options, const std::string& text) {
+  std::string source = SourceOf(name);
   if (source.empty()) Fail(ULLAGE_FAILED, "there is no program " + name);
+  source += text;
   const std::string all = "-cl-std=CL1.2 " + options;
   const std::string key = Key(device, source, all), path = PathFor(key);
   if (!path.empty())
     if (const std::string binary = ReadBinary(path, key); !binary.empty())
       if (cl_program program = FromBinary(context, device.id, binary, all)) return program;
-  const char* text = source.data();
+  const char* data = source.data();
   const size_t size = source.size();
   cl_int code = CL_SUCCESS;
-  cl_program program = Cl().CreateProgramWithSource(context, 1, &text, &size, &code);
+  cl_program program = Cl().CreateProgramWithSource(context, 1, &data, &size, &code);
   CheckCl(code, device.name + ": program " + name);
   code = Cl().BuildProgram(program, 1, &device.id, all.c_str(), nullptr, nullptr);
   if (code != CL_SUCCESS) {

@@ -14,8 +14,8 @@ namespace ullage_opencl {
 /// The source of a program, common.cl before it; empty: there is none of that name.
 std::string SourceOf(std::string_view name);
 
-/// Throws a failure with the compiler's words.
+/// `text` follows the source of that name. Throws a failure with the compiler's words.
 cl_program BuildProgram(cl_context context, const DeviceFacts& device, const std::string& name,
-                        const std::string& options);
+                        const std::string& options, const std::string& text = "");
 
 }  // namespace ullage_opencl

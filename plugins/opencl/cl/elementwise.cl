@@ -1,5 +1,5 @@
 // Operators are numbers, those of the lists in ops/elementwise.cc: one program serves all of a pair of types.
-#if defined(UNARY)
+#if defined(UNARY) || defined(GROUP)
 // R of T; see kUnary and kConversions.
 COMPUTED(R) applied(int op, COMPUTED(T) x, float alpha, float beta) {
 #if T <= 2 && R <= 2
@@ -41,6 +41,9 @@ COMPUTED(R) applied(int op, COMPUTED(T) x, float alpha, float beta) {
 #endif
 }
 
+#endif
+#if defined(UNARY)
+
 __kernel void unary(TENSOR(x), TENSOR(y), uint count, int op, float alpha, float beta) {
   const uint i = get_global_id(0);
   if (i >= count) return;
@@ -64,7 +67,7 @@ __kernel void clip(TENSOR(x), TENSOR(y), TENSOR(lowest), TENSOR(highest), uint c
   STORE(T, OUT(T, y), i, v);
 }
 
-#elif defined(BINARY)
+#elif defined(BINARY) || defined(GROUP)
 // Of numbers that are not unsigned: the least one divided by -1 is more than there is room for.
 #if T == 8 || T == 9
 #define NEGATES(b) 0
@@ -114,6 +117,17 @@ COMPUTED(R) joined(int op, COMPUTED(T) a, COMPUTED(T) b) {
 #endif
 }
 
+#if defined(GROUP)
+// Results are those of the nodes one by one.
+#pragma OPENCL FP_CONTRACT OFF
+// What a value of type half is when it is written and read again; the kernels follow (ops/group.cc).
+float half_of(float v) {
+  ushort u;
+  vstore_half_rte(v, 0, (half*)&u);
+  return vload_half(0, (const half*)&u);
+}
+#else
+
 // step 0: one element serves all.
 __kernel void binary(TENSOR(a), TENSOR(b), TENSOR(y), uint count, int op, uint a_step, uint b_step) {
   const uint i = get_global_id(0);
@@ -127,6 +141,8 @@ __kernel void binary_spread(TENSOR(a), TENSOR(b), TENSOR(y), uint count, int op,
   if (i >= count) return;
   STORE(R, OUT(R, y), i, joined(op, LOAD(T, IN(T, a), place(i, &dims, &sa)), LOAD(T, IN(T, b), place(i, &dims, &sb))));
 }
+
+#endif
 
 #elif defined(WHERE)
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "op.h"
+#include "ops/elementwise.h"
 #include "spread.h"
 
 namespace ullage_opencl {
@@ -47,24 +48,19 @@ int NumberOf(const char* const (&names)[kCount], const std::string& name) {
   return -1;
 }
 
+int ArithmeticOf(const Node& node) {
+  return NumberOf(kArithmetic, node.op() == "Mod" && node.Int("fmod", 0) != 0 ? "FMod" : node.op());
+}
+
 class Unary final : public Op {
  public:
-  explicit Unary(const ullage_kernel_info& info) : Op(info) {
+  explicit Unary(const ullage_kernel_info& info) : Op(info), form_(UnaryOf(node_)) {
     const Facts facts = node_.facts();
-    std::string op = node_.op();
-    alpha_ = node_.Float("alpha", op == "LeakyRelu"     ? 0.01f
-                                  : op == "HardSigmoid" ? 0.2f
-                                  : op == "QuickGelu"   ? 1.702f
-                                                        : 1.0f);
-    beta_ = node_.Float("beta", 0.5f);
-    if (op == "Gelu" && node_.Str("approximate", "none") == "tanh") op = "GeluTanh";
-    if (op == "FastGelu") op = "GeluTanh";
-    if (op == "Swish") op = "QuickGelu";
+    const std::string op = node_.op();
     if (op == "IsInf" && (node_.Int("detect_positive", 1) == 0 || node_.Int("detect_negative", 1) == 0))
       node_.Unsupported("one sign only");
-    number_ = NumberOf(kUnary, op);
-    if (number_ < 0)
-      number_ = op == "Cast" ? (facts.out(0).dtype == kBool ? 0 : -1) : NumberOf(kConversions, op);
+    if (form_.number < 0)
+      form_.number = op == "Cast" ? (facts.out(0).dtype == kBool ? 0 : -1) : NumberOf(kConversions, op);
     kernel_ = &Use("elementwise.cl", "-DUNARY " + Types(facts.in(0).dtype, facts.out(0).dtype), "unary");
   }
   void Compute(const Context& c) const override {
@@ -73,16 +69,15 @@ class Unary final : public Op {
         .Add(x)
         .Add(y)
         .Value(Count(y.elements()))
-        .Int(number_)
-        .Float(alpha_)
-        .Float(beta_)
+        .Int(form_.number)
+        .Float(form_.alpha)
+        .Float(form_.beta)
         .RunOver(y.elements());
   }
 
  private:
   KernelRef* kernel_;
-  int number_ = -1;
-  float alpha_ = 1, beta_ = 0;
+  UnaryForm form_;
 };
 
 class Clip final : public Op {
@@ -110,14 +105,13 @@ class Binary final : public Op {
  public:
   explicit Binary(const ullage_kernel_info& info) : Op(info) {
     const Facts facts = node_.facts();
-    std::string op = node_.op();
+    const std::string op = node_.op();
     const int32_t type = facts.in(0).dtype, result = facts.out(0).dtype;
     if (facts.in(1).dtype != type) node_.Unsupported("operands of different types");
     if (facts.inputs.size() > 2) node_.Unsupported("more than two operands");
-    if (op == "Mod" && node_.Int("fmod", 0) != 0) op = "FMod";
     number_ = type == kBool     ? NumberOf(kLogic, op)
               : result == kBool ? NumberOf(kComparisons, op)
-                                : NumberOf(kArithmetic, op);
+                                : ArithmeticOf(node_);
     if (number_ < 0) node_.Unsupported("operands of that type");
     const std::string options = "-DBINARY " + Types(type, result);
     alike_ = &Use("elementwise.cl", options, "binary");
@@ -241,6 +235,25 @@ std::unique_ptr<Op> MakeFastGelu(const ullage_kernel_info& info) {
 }
 
 }  // namespace
+
+UnaryForm UnaryOf(const Node& node) {
+  std::string op = node.op();
+  UnaryForm form;
+  form.alpha = node.Float("alpha", op == "LeakyRelu"     ? 0.01f
+                                   : op == "HardSigmoid" ? 0.2f
+                                   : op == "QuickGelu"   ? 1.702f
+                                                         : 1.0f);
+  form.beta = node.Float("beta", 0.5f);
+  if (op == "Gelu" && node.Str("approximate", "none") == "tanh") op = "GeluTanh";
+  if (op == "FastGelu") op = "GeluTanh";
+  if (op == "Swish") op = "QuickGelu";
+  form.number = NumberOf(kUnary, op);
+  return form;
+}
+
+int BinaryOf(const Node& node) {
+  return ArithmeticOf(node);
+}
 
 void AddElementwise(std::vector<OpEntry>& ops) {
   const auto add = [&](const char* domain, std::vector<const char*> names, std::vector<uint64_t> types,
