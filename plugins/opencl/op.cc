@@ -223,7 +223,10 @@ const std::vector<OpEntry>& AllOps() {
     AddRotary(ops);
     AddAttention(ops);
     AddConv(ops);
+    AddConvTranspose(ops);
     AddPool(ops);
+    AddQuantize(ops);
+    AddResize(ops);
     return ops;
   }();
   return all;

@@ -129,7 +129,10 @@ void AddReduce(std::vector<OpEntry>& ops);
 void AddRotary(std::vector<OpEntry>& ops);
 void AddAttention(std::vector<OpEntry>& ops);
 void AddConv(std::vector<OpEntry>& ops);
+void AddConvTranspose(std::vector<OpEntry>& ops);
 void AddPool(std::vector<OpEntry>& ops);
+void AddQuantize(std::vector<OpEntry>& ops);
+void AddResize(std::vector<OpEntry>& ops);
 
 /// "-DNAME=VALUE ".
 std::string Define(const char* name, int64_t value);

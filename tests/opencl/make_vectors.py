@@ -26,7 +26,17 @@ def floats(*shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
+class Nibbles:
+    """Elements of 4 bits, two in a byte, low bits first."""
+
+    def __init__(self, a, dtype):
+        codes = (np.concatenate([a.reshape(-1), np.zeros(a.size % 2, a.dtype)]) & 15).astype(np.uint8)
+        self.packed, self.shape, self.dtype = codes[0::2] | codes[1::2] << 4, a.shape, dtype
+
+
 def tensor(a, shape=None):
+    if isinstance(a, Nibbles):
+        return {"dtype": int(a.dtype), "shape": list(a.shape), "data": base64.b64encode(a.packed.tobytes()).decode()}
     a = np.asarray(a, order="C")
     return {"dtype": int(helper.np_dtype_to_tensor_dtype(a.dtype)), "shape": list(shape or a.shape),
             "data": base64.b64encode(a.tobytes()).decode()}
@@ -389,6 +399,81 @@ def integer_caches():
                     opset=1, is_causal=1, rtol=1e-3, atol=1e-4, **attrs)
 
 
+def codes():
+    """Numbers to integers and back."""
+    x = 3 * floats(3, 10, 6)
+    for name, dtype, zero in (("uint8", np.uint8, 100), ("int8", np.int8, -3), ("uint16", np.uint16, 30000),
+                              ("int16", np.int16, 9)):
+        scale = np.float32(0.04 if "8" in name else 0.0004)
+        ort_case("quantize_" + name, "QuantizeLinear", [x, scale, dtype(zero)], opset=21)
+        q = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (3, 10, 6)).astype(dtype)
+        ort_case("dequantize_" + name, "DequantizeLinear", [q, scale, dtype(zero)], opset=21)
+    scales = (rng.random(10) * 0.1 + 0.01).astype(np.float32)
+    ort_case("quantize_axis", "QuantizeLinear", [x, scales, rng.integers(-9, 9, 10).astype(np.int8)], axis=-2, opset=21)
+    ort_case("quantize_plain", "QuantizeLinear", [np.float32([[-1, 0.5, 1.5, 2.5, 1e9, -1e9, 300]]), np.float32(1)])
+    q = rng.integers(-128, 128, (3, 10, 6)).astype(np.int8)
+    ort_case("dequantize_axis", "DequantizeLinear", [q, scales], axis=1, opset=21)
+    ort_case("dequantize_int", "DequantizeLinear", [rng.integers(-99999, 99999, (5, 4)).astype(np.int32), np.float32(0.01)])
+    blocks = (rng.random((3, 4, 6)) * 0.1 + 0.01).astype(np.float32)
+    ort_case("quantize_blocks", "QuantizeLinear", [x, blocks, rng.integers(0, 9, (3, 4, 6)).astype(np.uint8)], axis=1,
+             block_size=3, opset=21)
+    ort_case("dequantize_blocks", "DequantizeLinear", [q, blocks, rng.integers(-9, 9, (3, 4, 6)).astype(np.int8)], axis=1,
+             block_size=3, opset=21)
+    for kind, low, dtype in (("uint4", 0, onnx.TensorProto.UINT4), ("int4", -8, onnx.TensorProto.INT4)):
+        q, zeros = rng.integers(low, low + 16, (5, 7)).astype(np.int32), rng.integers(low, low + 16, 5).astype(np.int32)
+        s = (rng.random(5) * 0.1).astype(np.float32)
+        add("dequantize_" + kind, "DequantizeLinear", [Nibbles(q, dtype), s, Nibbles(zeros, dtype)],
+            [((q - zeros[:, None]) * s[:, None]).astype(np.float32)], opset=21, axis=0)
+    for name, v in (("", x), ("_positive", np.abs(x)), ("_zeros", np.zeros((2, 3), np.float32)), ("_long", floats(9000))):
+        ort_case("dynamic_quantize" + name, "DynamicQuantizeLinear", [v], outputs=3)
+    for a, b in ((np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.uint8)):
+        u = rng.integers(np.iinfo(a).min, np.iinfo(a).max, (2, 19, 70)).astype(a)
+        w = rng.integers(np.iinfo(b).min, np.iinfo(b).max, (70, 75)).astype(b)
+        name = f"matmul_integer_{a.__name__}_{b.__name__}"
+        ort_case(name, "MatMulInteger", [u, w, a(5), b(7)])
+        ort_case(name + "_columns", "MatMulInteger", [u[0, :1], w, None, rng.integers(0, 99, 75).astype(b)])
+    ort_case("matmul_integer_plain", "MatMulInteger", [u, w])
+
+
+def resizing():
+    x = floats(2, 3, 5, 7)
+    sizes = lambda *v: np.array(v, np.int64)
+    none = np.array([], np.float32)
+    for position in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"):
+        for mode in ("nearest", "linear", "cubic"):
+            ort_case(f"resize_{mode}_{position}", "Resize", [x, None, None, sizes(2, 3, 8, 4)], mode=mode,
+                     coordinate_transformation_mode=position, rtol=1e-3)
+    for nearest in ("floor", "ceil", "round_prefer_ceil"):
+        ort_case("resize_" + nearest, "Resize", [x, None, np.float32([1, 1, 1.7, 0.6])], constant=[2], nearest_mode=nearest)
+    ort_case("resize_nhwc", "Resize", [x, None, np.float32([1, 2, 1.5, 1])], constant=[2], mode="linear")
+    ort_case("resize_axes", "Resize", [x, None, np.float32([2.5, 0.5])], constant=[2], mode="linear", axes=[3, 2], opset=18)
+    ort_case("resize_one_axis", "Resize", [floats(2, 3, 9), None, np.float32([1, 1, 2.3])], constant=[2], mode="linear")
+    ort_case("resize_exclude", "Resize", [x, None, np.float32([1, 1, 2.3, 1.2])], constant=[2], mode="cubic", exclude_outside=1,
+             cubic_coeff_a=-0.5, rtol=1e-3)
+    ort_case("resize_bytes", "Resize", [(x * 50).astype(np.int8), None, np.float32([1, 1, 2, 2])], constant=[2])
+    ort_case("upsample", "Upsample", [x, np.float32([1, 1, 2, 3])], constant=[1], opset=9)
+    ort_case("resize_10", "Resize", [x, np.float32([1, 1, 2, 2])], constant=[1], mode="linear", opset=10)
+    for name, x, w, attrs in (
+            ("", (2, 6, 5, 4), (6, 5, 3, 3), {}),
+            ("_stride", (1, 8, 6, 5), (8, 3, 4, 2), dict(strides=[2, 3], pads=[1, 0, 2, 1], dilations=[2, 1])),
+            ("_extra", (1, 4, 5, 5), (4, 6, 3, 3), dict(strides=[2, 2], output_padding=[1, 1], pads=[1, 1, 1, 1])),
+            ("_groups", (2, 6, 4, 4), (6, 2, 2, 2), dict(group=3, strides=[2, 2])),
+            ("_1d", (1, 5, 9), (5, 7, 4), dict(strides=[2], pads=[1, 1])),
+            ("_same", (1, 3, 5, 5), (3, 4, 3, 3), dict(strides=[2, 2], auto_pad="SAME_UPPER")),
+            ("_lower", (1, 3, 5, 5), (3, 4, 4, 4), dict(strides=[2, 2], auto_pad="SAME_LOWER")),
+            ("_shape", (1, 3, 5, 5), (3, 4, 3, 3), dict(strides=[3, 2], output_shape=[14, 10]))):
+        filters = w[1] * attrs.get("group", 1)
+        ort_case("conv_transpose" + name, "ConvTranspose", [floats(*x), floats(*w), floats(filters)], rtol=1e-3,
+                 tolerance16=1e-2, **attrs)
+    x = floats(3, 90, 4)
+    x[0, 40] = x[0, 7] = 9
+    for op in ("ArgMax", "ArgMin"):
+        ort_case(op.lower(), op, [x if op == "ArgMax" else -x], axis=1)
+        ort_case(op.lower() + "_last", op, [x if op == "ArgMax" else -x], axis=-2, keepdims=0, select_last_index=1)
+    ort_case("argmax_row", "ArgMax", [x], axis=-1)
+    ort_case("argmax_int", "ArgMax", [rng.integers(0, 9, (4, 70)).astype(np.int32)], axis=1)
+
+
 def attention():
     a = floats(2, 3, 4, 10)
     angles = floats(2, 4, 8)
@@ -437,9 +522,11 @@ def vision():
 
 IN_16_BITS = {"sigmoid", "gelu_tanh", "add", "mul_spread", "softmax_3", "layer_norm", "rms_normalization", "matmul_vector",
               "matmul_tiles", "linear_dense_nk_33", "linear_q4_k_9", "linear_q6_k_1", "nbits_4_32_packed_12",
-              "nbits_4_32_packed_1", "cached_attention_more", "cached_attention_tiles", "cached_attention_few_rows", "apply_rotary", "swiglu", "conv", "max_pool"}
+              "nbits_4_32_packed_1", "cached_attention_more", "cached_attention_tiles", "cached_attention_few_rows", "apply_rotary", "swiglu", "conv", "max_pool",
+              "quantize_axis", "dequantize_axis", "resize_linear_half_pixel", "resize_nearest_half_pixel", "conv_transpose", "argmax"}
 
-for part in (elementwise, movement, reductions, products, quantised, attention, vision, long_attention, integer_caches):
+for part in (elementwise, movement, reductions, products, quantised, attention, vision, long_attention, integer_caches, codes,
+             resizing):
     part()
 for c in cases:
     c["in_16_bits"] = c["name"] in IN_16_BITS

@@ -1,4 +1,4 @@
-// Reduce*, Softmax, LogSoftmax.
+// Reduce*, ArgMax, ArgMin, Softmax, LogSoftmax.
 #include <algorithm>
 
 #include "op.h"
@@ -53,6 +53,34 @@ class Reduce final : public Op {
   KernelRef* kernel_;
 };
 
+class Arg final : public Op {
+ public:
+  explicit Arg(const ullage_kernel_info& info) : Op(info), axis_(node_.Int("axis", 0)) {
+    kernel_ =
+        &Use("arg.cl",
+             Define("T", TypeCode(node_.facts().in(0).dtype)) + Define("SMALLEST", node_.op() == "ArgMin") +
+                 Define("LAST", node_.Int("select_last_index", 0) != 0),
+             "arg");
+  }
+  void Compute(const Context& c) const override {
+    const Tensor &x = *c.in(0), &y = *c.out(0);
+    const int axis = Axis(axis_, x.rank);
+    if (y.elements() == 0) return;
+    const int64_t n = x.rank == 0 ? 1 : x[axis];
+    if (n == 0) node_.Invalid("none of the elements of shape " + x.ToString());
+    c.Start(*kernel_)
+        .Add(x)
+        .Add(y)
+        .Value(Count(n))
+        .Value(Count(x.elements(std::min(axis + 1, x.rank), x.rank)))
+        .Run(x.elements() / n, 1, 1, 64);
+  }
+
+ private:
+  int64_t axis_;
+  KernelRef* kernel_;
+};
+
 class Softmax final : public Op {
  public:
   explicit Softmax(const ullage_kernel_info& info) : Op(info) {
@@ -92,6 +120,13 @@ void AddReduce(std::vector<OpEntry>& ops) {
     e.types = {kFloats | Bit(kInt64) | Bit(kInt32)};
     e.make = Make<Reduce>;
     e.input_spaces = {ULLAGE_SPACE_DEVICE, ULLAGE_SPACE_HOST};
+    ops.push_back(e);
+  }
+  for (const char* name : {"ArgMax", "ArgMin"}) {
+    OpEntry e;
+    e.op = name;
+    e.types = {kFloats | Bit(kInt64) | Bit(kInt32) | Bit(kUInt8) | Bit(kInt8)};
+    e.make = Make<Arg>;
     ops.push_back(e);
   }
   for (const char* name : {"Softmax", "LogSoftmax"}) {

@@ -156,6 +156,10 @@ std::vector<TestTensor> NodeRunner::Run() {
       if (bounds && inputs_[i].most && values)
         for (int k = 0; k < values->count; ++k) (*values)[k] = ops::Bound::Between(0, *inputs_[i].most);
       if (values) rule.InputValues(static_cast<int>(i), *values);
+      if (inputs_[i].constant && t.dtype == DType::kFloat && inputs_[i].block_type.empty()) {
+        const std::vector<float> floats = t.AsFloats();
+        rule.InputDoubles(static_cast<int>(i), {floats.begin(), floats.end()});
+      }
     }
     ops::ApplyRule(rule);
     out_facts->resize(wanted_.size());
