@@ -19,22 +19,48 @@ struct GemmArgs {
 /// Forms of the second factor, as FORM of gemm.cl.
 enum WeightForm { kRowsN = 0, kRowsK = 1, kQuantised = 2 };
 
-/// The two kernels of a product.
-struct GemmKernels {
-  KernelRef* vector = nullptr;
-  KernelRef* tiles = nullptr;
+/// Rows that a product may have; most -1: no bound.
+struct RowBounds {
+  int64_t least = 0, most = -1;
 };
 
-/// Few rows go one by one, many in tiles. `batches`: all of them; args.batch: the inner of two dimensions.
+/// Of all dimensions from `first` on but the last.
+RowBounds RowsOf(const ValueFacts& a, size_t first);
+
+/// The kernels of a product: by row, in tiles of few and of many rows; those that the bounds call for. The
+/// sums of both tiles are made in the same order.
+struct GemmKernels {
+  static constexpr int64_t kFewRows = 8, kManyRows = 33, kFewHeight = 16, kManyHeight = 64;
+
+  KernelRef *vector = nullptr, *few = nullptr, *many = nullptr;
+
+  /// `use(options, kernel)` gives a kernel of gemm.cl.
+  template <class Use>
+  static GemmKernels Of(const RowBounds& rows, const std::string& options, const Use& use) {
+    const auto within = [&](int64_t first, int64_t last) {
+      return rows.least <= last && (rows.most < 0 || rows.most >= first);
+    };
+    GemmKernels kernels;
+    if (within(kFewRows, kManyRows - 1)) kernels.few = &use(options + Define("BM", kFewHeight), "tiles");
+    if (within(kManyRows, INT64_MAX)) kernels.many = &use(options + Define("BM", kManyHeight), "tiles");
+    if (within(0, kFewRows - 1) || !(kernels.few || kernels.many)) kernels.vector = &use(options, "vector");
+    return kernels;
+  }
+};
+
+/// `batches`: all of them; args.batch: the inner of two dimensions.
 template <class W>
 void RunGemm(const Context& context, const GemmKernels& kernels, WeightForm form, const Tensor& a, const W& w,
              const Tensor* c, const Tensor& y, const GemmArgs& args, int64_t batches = 1) {
-  constexpr int kFewRows = 8;
-  const bool tiles = args.m >= kFewRows;
-  auto launch = context.Start(tiles ? *kernels.tiles : *kernels.vector);
+  using K = GemmKernels;
+  const bool tiles = !kernels.vector || (args.m >= K::kFewRows && (kernels.few || kernels.many));
+  const bool many = kernels.many && (args.m >= K::kManyRows || !kernels.few);
+  auto launch = context.Start(!tiles ? *kernels.vector : many ? *kernels.many : *kernels.few);
   launch.Add(a).Add(w).Add(c).Add(y).Value(args);
+  const int64_t height = many ? K::kManyHeight : K::kFewHeight;
   if (tiles)
-    launch.Run((args.n + 63) / 64, (args.m + 31) / 32, batches, 16, 8);
+    launch.Run((args.n + 63) / 64, (args.m + height - 1) / height, batches, 8,
+               static_cast<size_t>(height / 4));
   else if (form == kRowsK)
     launch.Run((args.n + 31) / 32, args.m, batches, 32, 4);
   else

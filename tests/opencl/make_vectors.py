@@ -399,6 +399,12 @@ def integer_caches():
                     opset=1, is_causal=1, rtol=1e-3, atol=1e-4, **attrs)
 
 
+def integers(name, a, w, a_zero=None, w_zero=None):
+    """numpy's: ONNX Runtime 1.23.2 gets the last columns of some rows wrong where there are 75."""
+    less = lambda x, zero: x.astype(np.int32) - (0 if zero is None else zero.astype(np.int32))
+    add(name, "MatMulInteger", [a, w, a_zero, w_zero], [less(a, a_zero) @ less(w, w_zero)])
+
+
 def codes():
     """Numbers to integers and back."""
     x = 3 * floats(3, 10, 6)
@@ -430,9 +436,9 @@ def codes():
         u = rng.integers(np.iinfo(a).min, np.iinfo(a).max, (2, 19, 70)).astype(a)
         w = rng.integers(np.iinfo(b).min, np.iinfo(b).max, (70, 75)).astype(b)
         name = f"matmul_integer_{a.__name__}_{b.__name__}"
-        ort_case(name, "MatMulInteger", [u, w, a(5), b(7)])
-        ort_case(name + "_columns", "MatMulInteger", [u[0, :1], w, None, rng.integers(0, 99, 75).astype(b)])
-    ort_case("matmul_integer_plain", "MatMulInteger", [u, w])
+        integers(name, u, w, a(5), b(7))
+        integers(name + "_columns", u[0, :1], w, None, rng.integers(0, 99, 75).astype(b))
+    integers("matmul_integer_plain", u, w)
 
 
 def resizing():

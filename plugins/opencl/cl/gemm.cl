@@ -111,6 +111,7 @@ float finished(const gemm_args* g, __global const ELEMENT(T)* c, int row, int co
 #define BATCH_OF(name) \
   ((long)(get_group_id(2) / g.batch) * g.name##_batch[1] + (long)(get_group_id(2) % g.batch) * g.name##_batch[0])
 
+#ifndef BM
 #if FORM != 1
 // One row of A with four rows of W per group of 64: lanes go along k.
 #define LANES 64
@@ -169,57 +170,49 @@ __kernel __attribute__((reqd_work_group_size(COLUMNS, PARTS, 1))) void vector(TE
   }
 }
 #endif
-
-// Tiles of 32 x 64 results, 32 of k at a time; a group of 16 x 8 items, each with 4 x 4 results.
-#define BM 32
+#else
+// Tiles of BM x 64 results, 16 of k at a time; a group of 8 x BM / 4 items, each with 4 x 8 results.
 #define BN 64
-#define BK 32
-__kernel __attribute__((reqd_work_group_size(16, 8, 1))) void tiles(TENSOR(a), TENSOR(w), TENSOR(c), TENSOR(y),
-                                                                     gemm_args g) {
-  __local float at[BK][BM], wt[BK][BN];
-  const int tx = get_local_id(0), ty = get_local_id(1), t = ty * 16 + tx;
+#define BK 16
+#define ITEMS (2 * BM)
+__kernel __attribute__((reqd_work_group_size(8, BM / 4, 1))) void tiles(TENSOR(a), TENSOR(w), TENSOR(c), TENSOR(y),
+                                                                         gemm_args g) {
+  __local float at[BK * BM], wt[BK * BN];
+  const int tx = get_local_id(0), ty = get_local_id(1), t = ty * 8 + tx;
   const int first_n = get_group_id(0) * BN, first_m = get_group_id(1) * BM;
-  __global const ELEMENT(T)* as = IN(T, a) + BATCH_OF(a);
+  __global const ELEMENT(T)* as = IN(T, a) + BATCH_OF(a) + min(first_m + t / 2, g.m - 1) * g.a_row;
 #if FORM != 2
   __global const ELEMENT(T)* ws = IN(T, w) + BATCH_OF(w);
 #endif
-  float4 s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
+  float8 s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
   for (int k0 = 0; k0 < g.k; k0 += BK) {
     {
-      const int m = t / 4, k = t % 4 * 8;
+      const int k = t % 2 * 8;
       float v[8];
-      const int row = min(first_m + m, g.m - 1);
-      vstore8(eight(as + row * g.a_row, g.a_column, k0 + k, g.k), 0, v);
-      for (int i = 0; i < 8; ++i) at[k + i][m] = v[i];
+      vstore8(eight(as, g.a_column, k0 + k, g.k), 0, v);
+      for (int i = 0; i < 8; ++i) at[(k + i) * BM + t / 2] = v[i];
     }
-    for (int u = t; u < BN * BK / 8; u += 128) {
-      float v[8];
+    for (int u = t; u < BN * BK / 8; u += ITEMS) {
 #if FORM == 1
       const int k = u / 8, n = u % 8 * 8;
-      if (k0 + k < g.k) {
-        vstore8(eight(ws + (k0 + k) * g.w_row, 1, first_n + n, g.n), 0, v);
-      } else {
-        vstore8((float8)(0.0f), 0, v);
-      }
-      for (int i = 0; i < 8; ++i) wt[k][n + i] = v[i];
+      const float8 v = k0 + k < g.k ? eight(ws + (k0 + k) * g.w_row, 1, first_n + n, g.n) : (float8)(0.0f);
+      vstore8(v, u, wt);
 #else
-      const int n = u / 4, k = u % 4 * 8;
+      const int n = u / 2, k = u % 2 * 8;
       const int row = min(first_n + n, g.n - 1);
+      float v[8];
 #if FORM == 0
       vstore8(eight(ws + row * g.w_row, 1, k0 + k, g.k), 0, v);
 #else
-      if (k0 + k < g.padded_k) {
-        vstore8(weights_of(w + w_at, &g, row, (k0 + k) / 8), 0, v);
-      } else {
-        vstore8((float8)(0.0f), 0, v);
-      }
+      vstore8(k0 + k < g.padded_k ? weights_of(w + w_at, &g, row, (k0 + k) / 8) : (float8)(0.0f), 0, v);
 #endif
-      for (int i = 0; i < 8; ++i) wt[k + i][n] = v[i];
+      for (int i = 0; i < 8; ++i) wt[(k + i) * BN + n] = v[i];
 #endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k = 0; k < BK; ++k) {
-      const float4 u = vload4(ty, at[k]), v = vload4(tx, wt[k]);
+      const float4 u = vload4(ty, at + k * BM);
+      const float8 v = vload8(tx, wt + k * BN);
       s0 += u.x * v;
       s1 += u.y * v;
       s2 += u.z * v;
@@ -227,17 +220,18 @@ __kernel __attribute__((reqd_work_group_size(16, 8, 1))) void tiles(TENSOR(a), T
     }
     barrier(CLK_LOCAL_MEM_FENCE);
   }
-  float sums[16];
-  vstore4(s0, 0, sums);
-  vstore4(s1, 1, sums);
-  vstore4(s2, 2, sums);
-  vstore4(s3, 3, sums);
+  float sums[32];
+  vstore8(s0, 0, sums);
+  vstore8(s1, 1, sums);
+  vstore8(s2, 2, sums);
+  vstore8(s3, 3, sums);
   __global ELEMENT(T)* ys = OUT(T, y) + BATCH_OF(y);
   __global const ELEMENT(T)* cs = IN(T, c) + BATCH_OF(c);
   for (int i = 0; i < 4; ++i)
-    for (int j = 0; j < 4; ++j) {
-      const int row = first_m + ty * 4 + i, n = first_n + tx * 4 + j;
-      if (row < g.m && n < g.n) STORE(T, ys, row * g.y_row + n, finished(&g, cs, row, n, sums[i * 4 + j]));
+    for (int j = 0; j < 8; ++j) {
+      const int row = first_m + ty * 4 + i, n = first_n + tx * 8 + j;
+      if (row < g.m && n < g.n) STORE(T, ys, row * g.y_row + n, finished(&g, cs, row, n, sums[i * 8 + j]));
     }
 }
+#endif
 #endif

@@ -27,6 +27,7 @@ class Linear final : public Op {
       node_.Invalid("attributes K, N, format, bits and block_size disagree");
     const Facts facts = node_.facts();
     const std::string type = Define("T", TypeCode(facts.in(0).dtype));
+    const RowBounds rows = RowsOf(facts.in(0), 0);
     for (size_t p = 0; p < ns.size(); ++p) {
       const size_t base = 1 + p * kInputsPerPart;
       if (node_.has_input(base + 3)) node_.Unsupported("a group index");
@@ -55,7 +56,10 @@ class Linear final : public Op {
         part.weight->Describe(&part.args);
         options += part.weight->options();
       }
-      part.kernels = {&Use("gemm.cl", options, "vector"), &Use("gemm.cl", options, "tiles")};
+      part.kernels =
+          GemmKernels::Of(rows, options, [&](const std::string& all, const char* kernel) -> KernelRef& {
+            return Use("gemm.cl", all, kernel);
+          });
       parts_.push_back(std::move(part));
     }
   }
@@ -167,6 +171,17 @@ class LookUp final : public Op {
 int32_t Int32(int64_t value, const char* what) {
   if (value < 0 || value > INT32_MAX) Fail(ULLAGE_UNSUPPORTED, std::to_string(value) + " " + what);
   return static_cast<int32_t>(value);
+}
+
+RowBounds RowsOf(const ValueFacts& a, size_t first) {
+  RowBounds rows;
+  if (a.rank() < 1) return rows;
+  rows.least = rows.most = 1;
+  for (size_t i = first; i + 1 < a.upper.size(); ++i) {
+    rows.least = Product({rows.least, std::max<int64_t>(a.lower[i], 0)});
+    rows.most = Product({rows.most, a.upper[i]});
+  }
+  return rows;
 }
 
 void AddLinear(std::vector<OpEntry>& ops) {

@@ -21,7 +21,14 @@ class MatMul final : public Op {
     if (facts.in(1).dtype != facts.in(0).dtype) node_.Unsupported("operands of different types");
     const std::string options =
         Define("T", TypeCode(facts.in(0).dtype)) + Define("FORM", trans_b_ ? kRowsN : kRowsK);
-    kernels_ = {&Use("gemm.cl", options, "vector"), &Use("gemm.cl", options, "tiles")};
+    // A matrix on the right takes the rows of all batches together.
+    const ValueFacts &a = facts.in(0), &b = facts.in(1);
+    RowBounds rows;
+    if (a.rank() >= 2 && b.rank() >= 1 && !trans_a_)
+      rows = RowsOf(a, b.rank() <= 2 ? 0 : static_cast<size_t>(a.rank()) - 2);
+    kernels_ = GemmKernels::Of(rows, options, [&](const std::string& all, const char* kernel) -> KernelRef& {
+      return Use("gemm.cl", all, kernel);
+    });
   }
 
   void Compute(const Context& c) const override {
