@@ -24,6 +24,12 @@ const TensorView* RunShapeContext::view(int i) const {
   return i >= 0 && static_cast<size_t>(i) < inputs_.size() ? inputs_[static_cast<size_t>(i)].view : nullptr;
 }
 
+TensorView RunShapeContext::Readable(int i) const {
+  TensorView readable = *view(i);
+  readable.data = const_cast<void*>(inputs_[static_cast<size_t>(i)].contents);
+  return readable;
+}
+
 graph::TypeKind RunShapeContext::kind(int i) const {
   return view(i) ? inputs_[static_cast<size_t>(i)].kind : graph::TypeKind::kTensor;
 }
@@ -68,17 +74,18 @@ DType RunShapeContext::dtype(int i) const {
 }
 
 const ops::BoundedValues* RunShapeContext::values(int i) const {
-  const TensorView* v = kind(i) == graph::TypeKind::kTensor ? view(i) : nullptr;
-  if (!v || (!IsInteger(v->dtype) && v->dtype != DType::kBool)) return nullptr;
-  const int64_t n = v->shape.elements();
-  if (n > ops::BoundedValues::kMax || (n > 0 && !v->data)) return nullptr;
+  if (!view(i) || kind(i) != graph::TypeKind::kTensor) return nullptr;
+  const TensorView v = Readable(i);
+  if (!IsInteger(v.dtype) && v.dtype != DType::kBool) return nullptr;
+  const int64_t n = v.shape.elements();
+  if (n > ops::BoundedValues::kMax || (n > 0 && !v.data)) return nullptr;
   for (size_t s = 0; s < used_; ++s)
     if (slot_input_[s] == i) return &slots_.slots[s];
   if (used_ == slots_.slots.size()) return nullptr;
   slot_input_[used_] = i;
   ops::BoundedValues& out = slots_.slots[used_++];
   out.count = static_cast<int>(n);
-  for (int64_t k = 0; k < n; ++k) out.v[static_cast<size_t>(k)] = ops::Bound::Exactly(IntAt(*v, k));
+  for (int64_t k = 0; k < n; ++k) out.v[static_cast<size_t>(k)] = ops::Bound::Exactly(IntAt(v, k));
   return &out;
 }
 
@@ -87,29 +94,29 @@ const graph::Constant* RunShapeContext::constant(int i) const {
 }
 
 int RunShapeContext::doubles(int i, std::span<double> out) const {
-  const TensorView* v = view(i);
-  if (!v) return -1;
-  const int64_t n = v->shape.elements();
-  if (n > static_cast<int64_t>(out.size()) || (n > 0 && !v->data)) return -1;
+  if (!view(i)) return -1;
+  const TensorView v = Readable(i);
+  const int64_t n = v.shape.elements();
+  if (n > static_cast<int64_t>(out.size()) || (n > 0 && !v.data)) return -1;
   for (int64_t k = 0; k < n; ++k) {
     double& d = out[static_cast<size_t>(k)];
-    switch (v->dtype) {
+    switch (v.dtype) {
       case DType::kFloat:
-        d = Load<float>(v->data, k);
+        d = Load<float>(v.data, k);
         break;
       case DType::kDouble:
-        d = Load<double>(v->data, k);
+        d = Load<double>(v.data, k);
         break;
       case DType::kFloat16:
-        d = HalfToFloat(Load<uint16_t>(v->data, k));
+        d = HalfToFloat(Load<uint16_t>(v.data, k));
         break;
       case DType::kBFloat16:
-        d = BFloat16ToFloat(Load<uint16_t>(v->data, k));
+        d = BFloat16ToFloat(Load<uint16_t>(v.data, k));
         break;
       case DType::kString:
         return -1;
       default:
-        d = static_cast<double>(IntAt(*v, k));
+        d = static_cast<double>(IntAt(v, k));
         break;
     }
   }

@@ -15,6 +15,8 @@ struct RunInput {
   const ops::BoundedShape* shape = nullptr;
   const graph::Constant* constant = nullptr;
   graph::TypeKind kind = graph::TypeKind::kTensor;
+  /// The contents, where the host can read them; null: it cannot.
+  const void* contents = nullptr;
 };
 
 /// Room for contents that rules read; made once, used by many contexts one after the other.
@@ -57,6 +59,8 @@ class RunShapeContext final : public ops::ShapeContext {
 
  private:
   const TensorView* view(int i) const;
+  /// The same with contents that the host can read, or with none.
+  TensorView Readable(int i) const;
 
   std::span<const RunInput> inputs_;
   RunValues& slots_;

@@ -8,6 +8,10 @@ The last line is `devices: N passed, N failed`. Models on devices: splits_check.
 import argparse
 import os
 import sys
+import tempfile
+
+import numpy as np
+import onnx
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from checks import Program, check, finish  # noqa: E402
@@ -37,6 +41,24 @@ def groups(program):
                 check(f"groups: {name}, {kind}: {memory['device']} takes what was planned", memory["peak_bytes"] == memory["planned_bytes"], memory)
 
 
+def contents(program):
+    """A few numbers on a device, that the host must not look at to find a shape."""
+    f32, i64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+    zero = onnx.numpy_helper.from_array(np.array(0, np.float32), "zero")
+    nodes = [onnx.helper.make_node(*n) for n in (("Tanh", ["x"], ["t"]), ("Greater", ["t", "zero"], ["m"]), ("NonZero", ["m"], ["y"]))]
+    graph = onnx.helper.make_graph(nodes, "g", [onnx.helper.make_tensor_value_info("x", f32, [2, 4])],
+                                   [onnx.helper.make_tensor_value_info("y", i64, [2, "n"])], [zero])
+    with tempfile.TemporaryDirectory() as d:
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9), d + "/model.onnx")
+        x = np.array([[-1, 2, 3, -4], [5, -6, 7, 8]], np.float32)
+        os.mkdir(d + "/in")
+        np.save(d + "/in/x.npy", x)
+        rc, plan, err = program("plan", d + "/model.onnx", "--device", "reference", "--nodes")
+        check("contents: on the device", rc == 0 and all(n["device"] == "reference:0" for n in plan["placement"]), (rc, plan, err))
+        rc, got, err = program("infer", d + "/model.onnx", "--inputs", d + "/in", "--outputs", d + "/out", "--device", "reference")
+        check("contents: result", rc == 0 and np.array_equal(np.load(d + "/out/y.npy"), np.array(np.nonzero(x > 0))), (rc, got, err))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ullage", required=True)
@@ -44,6 +66,7 @@ def main():
     program = Program(args.ullage)
     model = os.path.join(ROOT, "tests", "zoo", "genai-llama-int4-cpu")
     groups(program)
+    contents(program)
     rc, got, _ = program("devices", "--device", "reference")
     check("devices", rc == 0 and [d["name"] for d in got["devices"]] == ["reference:0", "cpu"], got)
     rc, got, _ = program("devices")
