@@ -342,6 +342,7 @@ void AddMultiHeadAttention(std::vector<OpEntry>& ops) {
 void AddAttention(std::vector<OpEntry>& ops) {
   AddGroupQueryAttention(ops);
   AddMultiHeadAttention(ops);
+  AddPackedAttention(ops);
 }
 
 }  // namespace ullage_opencl

@@ -1,5 +1,6 @@
 // RMS and layer normalisation, alone and of sums.
-#include "op.h"
+#include "ops/norm.h"
+
 #include "spread.h"
 
 namespace ullage_opencl {
@@ -27,10 +28,7 @@ class Norm final : public Op {
         (facts.in(1).dtype == type && (!facts.in(SkipBias()).present || facts.in(SkipBias()).dtype == type));
     const bool shift_agrees = rms_ || !facts.in(scale + 1).present || facts.in(scale + 1).dtype == scale_type;
     if (!skip_agrees || !shift_agrees) node_.Unsupported("operands of different types");
-    kernel_ = &Use("norm.cl",
-                   Define("T", TypeCode(type)) + Define("W", TypeCode(scale_type)) + Define("RMS", rms_) +
-                       Define("ROUND", op == "RMSNormalization"),
-                   "norm");
+    kernel_ = &Use("norm.cl", NormOptions(type, scale_type, rms_, op == "RMSNormalization"), "norm");
   }
 
   void Compute(const Context& c) const override {
@@ -52,30 +50,8 @@ class Norm final : public Op {
     if (rows > 0 && (skip_rows == 0 || rows % skip_rows != 0))
       node_.Invalid("skip of shape " + skip->ToString());
     if (y.elements() == 0) return;
-    int flags = 0;
-    const auto flag = [&](const Tensor* t, Flag f) { flags |= t ? f : 0; };
-    flag(scale, kScale);
-    flag(shift, kShift);
-    flag(skip, kSkip);
-    flag(skip_bias, kSkipBias);
-    flag(sum, kSum);
-    flag(mean, kMean);
-    flag(deviation, kDeviation);
-    c.Start(*kernel_)
-        .Add(x)
-        .Add(skip)
-        .Add(skip_bias)
-        .Add(scale)
-        .Add(shift)
-        .Add(y)
-        .Add(sum)
-        .Add(mean)
-        .Add(deviation)
-        .Value(Count(columns))
-        .Value(Count(skip_rows))
-        .Float(epsilon_)
-        .Int(flags)
-        .Run(rows, 1, 1, 64);
+    RunNorm(c, *kernel_, x, y, {skip, skip_bias, scale, shift, sum, mean, deviation}, rows, columns,
+            epsilon_);
   }
 
  private:
@@ -89,7 +65,41 @@ class Norm final : public Op {
 
 }  // namespace
 
+std::string NormOptions(int32_t type, int32_t scale_type, bool rms, bool rounded) {
+  return Define("T", TypeCode(type)) + Define("W", TypeCode(scale_type)) + Define("RMS", rms) +
+         Define("ROUND", rounded);
+}
+
+void RunNorm(const Context& c, const KernelRef& kernel, const Tensor& x, const Tensor& y,
+             const NormTensors& t, int64_t rows, int64_t columns, float epsilon) {
+  int flags = 0;
+  const auto flag = [&](const Tensor* given, Flag f) { flags |= given ? f : 0; };
+  flag(t.scale, kScale);
+  flag(t.shift, kShift);
+  flag(t.skip, kSkip);
+  flag(t.skip_bias, kSkipBias);
+  flag(t.sum, kSum);
+  flag(t.mean, kMean);
+  flag(t.deviation, kDeviation);
+  c.Start(kernel)
+      .Add(x)
+      .Add(t.skip)
+      .Add(t.skip_bias)
+      .Add(t.scale)
+      .Add(t.shift)
+      .Add(y)
+      .Add(t.sum)
+      .Add(t.mean)
+      .Add(t.deviation)
+      .Value(Count(columns))
+      .Value(Count(t.skip ? t.skip->elements() / columns : 1))
+      .Float(epsilon)
+      .Int(flags)
+      .Run(rows, 1, 1, 64);
+}
+
 void AddNorm(std::vector<OpEntry>& ops) {
+  AddEmbedNorm(ops);
   const auto add = [&](const char* domain, const char* name, bool skip) {
     OpEntry e;
     e.domain = domain;
