@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <thread>
 
 #include "core/error.h"
@@ -557,6 +558,23 @@ TEST(Evaluate, ComputesConstants) {
   const auto out = EvaluateNode(n, *g, in);
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0]->AsDoubles(), (std::vector<double>{11, 22, 13, 24}));
+}
+
+TEST(Evaluate, RulesReadConstants) {
+  auto g = NewGraph();
+  const auto ints = [&](const char* name, int64_t v) {
+    graph::NewConstant c = graph::MakeConstant(DType::kInt64, Shape{1});
+    std::memcpy(c.data, &v, sizeof v);
+    return g->AddConstant(name, c.constant);
+  };
+  const ValueId x = Floats(*g, "x", {5}, 1, 1), from = ints("from", 1), to = ints("to", 3),
+                y = g->AddValue("y");
+  graph::Node& n = g->AddNode("", "Slice", "slice", {x, from, to}, {y});
+  n.opset = 13;
+  const graph::ConstantPtr in[] = {g->value(x).constant, g->value(from).constant, g->value(to).constant};
+  const auto out = EvaluateNode(n, *g, in);
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0]->AsDoubles(), (std::vector<double>{2, 3}));
 }
 
 }  // namespace
