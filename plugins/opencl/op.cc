@@ -226,6 +226,7 @@ const std::vector<OpEntry>& AllOps() {
     AddConvTranspose(ops);
     AddPool(ops);
     AddQuantize(ops);
+    AddRecurrent(ops);
     AddResize(ops);
     return ops;
   }();

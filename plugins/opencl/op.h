@@ -132,6 +132,7 @@ void AddConv(std::vector<OpEntry>& ops);
 void AddConvTranspose(std::vector<OpEntry>& ops);
 void AddPool(std::vector<OpEntry>& ops);
 void AddQuantize(std::vector<OpEntry>& ops);
+void AddRecurrent(std::vector<OpEntry>& ops);
 void AddResize(std::vector<OpEntry>& ops);
 
 /// "-DNAME=VALUE ".

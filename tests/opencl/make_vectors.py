@@ -480,6 +480,26 @@ def resizing():
     ort_case("argmax_int", "ArgMax", [rng.integers(0, 9, (4, 70)).astype(np.int32)], axis=1)
 
 
+def recurrent():
+    steps, batch, inputs, hidden = 6, 3, 9, 21
+    for op, gates, states in (("RNN", 1, 1), ("GRU", 3, 1), ("LSTM", 4, 2)):
+        for directions, direction in ((1, "forward"), (1, "reverse"), (2, "bidirectional")):
+            size = gates * hidden
+            x, w, r = floats(steps, batch, inputs), 0.3 * floats(directions, size, inputs), 0.3 * floats(directions, size, hidden)
+            kw = dict(outputs=1 + states, opset=14, direction=direction, hidden_size=hidden, rtol=1e-3)
+            name = f"{op.lower()}_{direction}"
+            ort_case(name, op, [x, w, r], **kw)
+            first = [floats(directions, batch, hidden) for _ in range(states)]
+            lengths = np.array([4, 6, 1], np.int32)
+            full = [x, w, r, floats(directions, 2 * size), lengths, *first]
+            ort_case(name + "_full", op, full, **kw)
+            if op == "GRU":
+                ort_case(name + "_linear", op, full, linear_before_reset=1, **kw)
+    x = floats(40, 1, 16)
+    ort_case("lstm_wide", "LSTM", [x, 0.2 * floats(1, 600, 16), 0.1 * floats(1, 600, 150)], outputs=3, opset=14,
+             hidden_size=150, rtol=1e-3, atol=1e-4)
+
+
 def attention():
     a = floats(2, 3, 4, 10)
     angles = floats(2, 4, 8)
@@ -532,7 +552,7 @@ IN_16_BITS = {"sigmoid", "gelu_tanh", "add", "mul_spread", "softmax_3", "layer_n
               "quantize_axis", "dequantize_axis", "resize_linear_half_pixel", "resize_nearest_half_pixel", "conv_transpose", "argmax"}
 
 for part in (elementwise, movement, reductions, products, quantised, attention, vision, long_attention, integer_caches, codes,
-             resizing):
+             resizing, recurrent):
     part()
 for c in cases:
     c["in_16_bits"] = c["name"] in IN_16_BITS
