@@ -360,12 +360,8 @@ bool Executor::ApplyRule(Frame& frame, graph::NodeId id, const ops::OpInfo& op,
       continue;
     }
     const Program& program = frame.program();
-    const graph::Constant* constant = program.constant(v);
-    const void* contents = program.device(v) == 0 ? frame.value(v).data
-                           : constant             ? constant->bytes
-                                                  : nullptr;
-    inputs[i] = {&frame.value(v), &frame.shapes_[static_cast<size_t>(v)], constant, program.kind(v),
-                 contents};
+    inputs[i] = {&frame.value(v), &frame.shapes_[static_cast<size_t>(v)], program.constant(v),
+                 program.kind(v), program.device(v) == 0};
   }
   const size_t outputs = std::min<size_t>(made.size(), rule_results_.size());
   for (size_t o = 0; o < outputs; ++o) rule_results_[o].set = false;

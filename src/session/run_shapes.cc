@@ -25,8 +25,10 @@ const TensorView* RunShapeContext::view(int i) const {
 }
 
 TensorView RunShapeContext::Readable(int i) const {
-  TensorView readable = *view(i);
-  readable.data = const_cast<void*>(inputs_[static_cast<size_t>(i)].contents);
+  const RunInput& input = inputs_[static_cast<size_t>(i)];
+  TensorView readable = *input.view;
+  if (!input.on_host)
+    readable.data = input.constant ? const_cast<std::byte*>(input.constant->bytes) : nullptr;
   return readable;
 }
 

@@ -15,8 +15,7 @@ struct RunInput {
   const ops::BoundedShape* shape = nullptr;
   const graph::Constant* constant = nullptr;
   graph::TypeKind kind = graph::TypeKind::kTensor;
-  /// The contents, where the host can read them; null: it cannot.
-  const void* contents = nullptr;
+  bool on_host = true;  ///< else the contents are a constant's, or unknown
 };
 
 /// Room for contents that rules read; made once, used by many contexts one after the other.
