@@ -47,7 +47,7 @@ std::vector<ConstantPtr> EvaluateNode(const graph::Node& node, const graph::Grap
     views[i].dtype = inputs[i]->dtype;
     views[i].shape = inputs[i]->shape;
     shapes[i] = ops::BoundedShape::Of(inputs[i]->shape);
-    seen[i] = {&views[i], &shapes[i], inputs[i].get(), graph::TypeKind::kTensor, views[i].data};
+    seen[i] = {&views[i], &shapes[i], inputs[i].get()};
     in_facts[i].dtype = inputs[i]->dtype;
     in_facts[i].shape = shapes[i];
     in[i] = &views[i];
