@@ -13,6 +13,7 @@ import math
 import pathlib
 
 import gguf
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -546,13 +547,30 @@ def vision():
     ort_case("global_max_pool", "GlobalMaxPool", [x])
 
 
+def corners():
+    """What operator cases of ONNX and ONNX Runtime leave out."""
+    for kind in (np.float16, ml_dtypes.bfloat16):
+        for rows, form in ((1, "dense_nk"), (33, "dense_nk"), (1, "dense_kn"), (33, "dense_kn")):
+            a, w = floats(rows, 44), floats(66, 44).astype(kind)
+            add(f"linear_{kind.__name__}_{form}_{rows}", "Linear", [a, w if form == "dense_nk" else w.T], [a @ w.T.astype(np.float32)],
+                domain="ullage", opset=1, constant=[1], K=44, N=66, format=form, rtol=1e-3, atol=1e-4)
+    ort_case("pow_int", "Pow", [floats(3, 40), np.int32([2])])
+    for kind in (np.int32, np.int64):
+        least = np.iinfo(kind).min
+        a, b = np.array([[least] * 70, [7, -7] * 35], kind), np.array([[-1] * 70, [-1, 3] * 35], kind)
+        others = np.where(b == -1, np.array(1, kind), b)
+        add(f"div_least_{kind.__name__}", "Div", [a, b], [np.where(b == -1, np.array(0, kind) - a, np.trunc(a / others).astype(kind))])
+        add(f"mod_least_{kind.__name__}", "Mod", [a, b], [np.where(b == -1, np.array(0, kind), np.mod(a, others))])
+        add(f"max_of_none_{kind.__name__}", "ReduceMax", [np.zeros((2, 0, 90), kind), np.int64([1])], [np.full((2, 1, 90), least, kind)])
+
+
 IN_16_BITS = {"sigmoid", "gelu_tanh", "add", "mul_spread", "softmax_3", "layer_norm", "rms_normalization", "matmul_vector",
               "matmul_tiles", "linear_dense_nk_33", "linear_q4_k_9", "linear_q6_k_1", "nbits_4_32_packed_12",
               "nbits_4_32_packed_1", "cached_attention_more", "cached_attention_tiles", "cached_attention_few_rows", "apply_rotary", "swiglu", "conv", "max_pool",
               "quantize_axis", "dequantize_axis", "resize_linear_half_pixel", "resize_nearest_half_pixel", "conv_transpose", "argmax"}
 
 for part in (elementwise, movement, reductions, products, quantised, attention, vision, long_attention, integer_caches, codes,
-             resizing, recurrent):
+             resizing, recurrent, corners):
     part()
 for c in cases:
     c["in_16_bits"] = c["name"] in IN_16_BITS

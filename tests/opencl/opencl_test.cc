@@ -1,36 +1,18 @@
 // Kernels of the OpenCL plugin against what others computed: ONNX Runtime (tests/conformance), numpy and the
 // gguf package (make_vectors.py).
+#include "plugin_device.h"
 #include "providers/cpu/kernels/vector_cases.h"
-#include "providers/plugin_host/plugins.h"
 
 namespace ullage::cpu {
 namespace {
 
-/// The first device of the plugin, or null where there is none.
-struct OpenClDevice {
-  static OpenClDevice* Get() {
-    static OpenClDevice* const device = [] {
-      auto* d = new OpenClDevice;
-      static const plugin_host::Plugins plugins({ULLAGE_OPENCL_PLUGIN});
-      OptionBag options;
-      options.Set("session.devices", "opencl");
-      for (auto& provider : plugins.Create(options)) {
-        if (provider->name() != "opencl" || provider->devices().empty()) continue;
-        d->provider = provider;
-        d->device = provider->Open(provider->devices()[0]);
-        d->queue = d->device->CreateStream();
-      }
-      return d;
-    }();
-    return device->device ? device : nullptr;
-  }
-  std::shared_ptr<const providers::Provider> provider;
-  std::unique_ptr<providers::OpenDevice> device;
-  std::unique_ptr<providers::Stream> queue;
-};
+PluginDevice* Device() {
+  static PluginDevice* const device = PluginDevice::Open(ULLAGE_OPENCL_PLUGIN, "opencl").release();
+  return device;
+}
 
-#define OPENCL_OR_SKIP(name)                      \
-  OpenClDevice* const name = OpenClDevice::Get(); \
+#define OPENCL_OR_SKIP(name)           \
+  PluginDevice* const name = Device(); \
   if (!name) GTEST_SKIP() << "there is no OpenCL device on this machine"
 
 const std::vector<Json>& Cases() {
@@ -53,19 +35,12 @@ std::vector<size_t> CasesIn16Bits() {
   return chosen;
 }
 
-std::vector<TestTensor> RunOn(OpenClDevice& d, NodeRunner& run) {
-  auto results = run.On(*d.provider, *d.device, *d.queue).Run();
-  EXPECT_EQ(run.scratch_calls(), 0);
-  EXPECT_FALSE(run.overrun());
-  return results;
-}
-
 TEST_P(OpenCl, Agrees) {
   OPENCL_OR_SKIP(d);
   const Json& c = Cases()[GetParam()];
   NodeRunner run = RunnerOf(c, DType::kFloat);
   try {
-    ExpectResults(c, RunOn(*d, run));
+    ExpectResults(c, d->Run(run));
   } catch (const Error& e) {
     if (e.code() != Code::kUnsupported || c.value("must_run", false)) throw;
     GTEST_SKIP() << e.what();
@@ -80,7 +55,7 @@ TEST_P(OpenCl16Bits, Agrees) {
     NodeRunner run = RunnerOf(c, dtype);
     std::vector<TestTensor> results;
     try {
-      results = RunOn(*d, run);
+      results = d->Run(run);
     } catch (const Error& e) {
       if (e.code() != Code::kUnsupported || c.value("must_run", false)) throw;
       GTEST_SKIP() << e.what();

@@ -98,6 +98,14 @@ float of_bf16(ushort u) {
 #define LOAD4_2(p, i) as_float4(convert_uint4(vload4(0, (p) + (i))) << 16)
 #define LOAD4(t, p, i) CAT(LOAD4_, t)(p, i)
 
+// Elements that are only moved, of SIZE bytes.
+#define UNIT_1 uchar
+#define UNIT_2 ushort
+#define UNIT_4 uint
+#define UNIT_8 ulong
+#define UNIT CAT(UNIT_, SIZE)
+#define UNITS(name) ((__global UNIT*)(name + name##_at))
+
 // Places in up to four tensors of up to eight dimensions; the last dimension is d[rank - 1].
 typedef struct {
   int rank;
@@ -118,6 +126,24 @@ long place(uint i, const dims8* dims, const strides8* strides) {
   }
   return at;
 }
+
+// JOIN of one number of each of `lanes` items of a group, a power of two, for all of them. `part` has room for the numbers;
+// what was in it has been read by then.
+#define JOINED_OVER(NAME, JOIN)                                  \
+  float NAME(__local float* part, float v, int lanes) {          \
+    const int l = get_local_id(0);                               \
+    barrier(CLK_LOCAL_MEM_FENCE);                                \
+    part[l] = v;                                                 \
+    for (int n = lanes / 2; n > 0; n >>= 1) {                    \
+      barrier(CLK_LOCAL_MEM_FENCE);                              \
+      if (l < n) part[l] = JOIN(part[l], part[l + n]);           \
+    }                                                            \
+    barrier(CLK_LOCAL_MEM_FENCE);                                \
+    return part[0];                                              \
+  }
+#define PLUS(a, b) ((a) + (b))
+JOINED_OVER(sum_over, PLUS)
+JOINED_OVER(most_over, fmax)
 
 float gelu_erf(float x) {
   return 0.5f * x * (1.0f + erf(x * 0.70710678118654752f));

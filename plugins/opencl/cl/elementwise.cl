@@ -68,6 +68,10 @@ __kernel void clip(TENSOR(x), TENSOR(y), TENSOR(lowest), TENSOR(highest), uint c
 }
 
 #elif defined(BINARY) || defined(GROUP)
+// Type of the second operand; it is computed with as T.
+#ifndef TB
+#define TB T
+#endif
 // Of numbers that are not unsigned: the least one divided by -1 is more than there is room for.
 #if T == 8 || T == 9
 #define NEGATES(b) 0
@@ -132,14 +136,14 @@ float half_of(float v) {
 __kernel void binary(TENSOR(a), TENSOR(b), TENSOR(y), uint count, int op, uint a_step, uint b_step) {
   const uint i = get_global_id(0);
   if (i >= count) return;
-  STORE(R, OUT(R, y), i, joined(op, LOAD(T, IN(T, a), i * a_step), LOAD(T, IN(T, b), i * b_step)));
+  STORE(R, OUT(R, y), i, joined(op, LOAD(T, IN(T, a), i * a_step), LOAD(TB, IN(TB, b), i * b_step)));
 }
 
 __kernel void binary_spread(TENSOR(a), TENSOR(b), TENSOR(y), uint count, int op, dims8 dims, strides8 sa,
                             strides8 sb) {
   const uint i = get_global_id(0);
   if (i >= count) return;
-  STORE(R, OUT(R, y), i, joined(op, LOAD(T, IN(T, a), place(i, &dims, &sa)), LOAD(T, IN(T, b), place(i, &dims, &sb))));
+  STORE(R, OUT(R, y), i, joined(op, LOAD(T, IN(T, a), place(i, &dims, &sa)), LOAD(TB, IN(TB, b), place(i, &dims, &sb))));
 }
 
 #endif

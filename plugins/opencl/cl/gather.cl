@@ -1,15 +1,5 @@
 // x [outer, n, inner], indices [count] of type I -> y [outer, count, inner], elements of SIZE bytes. Negative
 // indices count from the end; those beyond the ends read the nearest row.
-#if SIZE == 1
-#define UNIT uchar
-#elif SIZE == 2
-#define UNIT ushort
-#elif SIZE == 4
-#define UNIT uint
-#else
-#define UNIT ulong
-#endif
-
 long row_of(long i, long n) {
   i = i < 0 ? i + n : i;
   return i < 0 ? 0 : i >= n ? n - 1 : i;
@@ -21,7 +11,7 @@ __kernel void gather(TENSOR(x), TENSOR(indices), TENSOR(y), uint total, long n, 
   const uint c = i % inner, r = i / inner, k = r % count;
   const ulong o = r / count;
   const long from = row_of(LOAD(I, IN(I, indices), k), n);
-  ((__global UNIT*)(y + y_at))[i] = ((__global const UNIT*)(x + x_at))[((long)o * n + from) * inner + c];
+  UNITS(y)[i] = UNITS(x)[((long)o * n + from) * inner + c];
 }
 
 // GatherElements: x of dims `source`, y and indices of dims `dims`; along `axis`.
@@ -37,7 +27,7 @@ __kernel void gather_elements(TENSOR(x), TENSOR(indices), TENSOR(y), uint total,
     i = q;
   }
   at += row_of(LOAD(I, IN(I, indices), to), n) * sx.s[axis];
-  ((__global UNIT*)(y + y_at))[to] = ((__global const UNIT*)(x + x_at))[at];
+  UNITS(y)[to] = UNITS(x)[at];
 }
 
 // GatherND without batch dimensions beyond `batch` of them: indices [batch.., rows, depth], x [batch.., source..].
@@ -48,5 +38,5 @@ __kernel void gather_nd(TENSOR(x), TENSOR(indices), TENSOR(y), uint total, uint 
   const uint c = i % inner, r = i / inner;
   long at = (long)(r / rows_per_batch) * batch_stride + c;
   for (int k = 0; k < depth; ++k) at += row_of(LOAD(I, IN(I, indices), (ulong)r * depth + k), source.d[k]) * sx.s[k];
-  ((__global UNIT*)(y + y_at))[i] = ((__global const UNIT*)(x + x_at))[at];
+  UNITS(y)[i] = UNITS(x)[at];
 }

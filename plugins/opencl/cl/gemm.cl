@@ -1,5 +1,6 @@
 // Y [m, n] = alpha * A [m, k] W + beta * C, for a batch. T: type of A, C and Y. FORM of W: 0 [n, k] and 1 [k, n]
-// of type T, 2 quantised [n, k] in planes (weights.h says how), each with its own offset in the block.
+// of type WT (T where it is not given), 2 quantised [n, k] in planes (weights.h says how), each with its own offset in the
+// block.
 //
 // Quantised: w = S * (code - Z) or S * code + M. LOW and HIGH bits of a code lie in two planes; SPAN elements share a
 // scale. SCALE: 0 float, 1 half, 2 int8 times a half per 256 elements. ZERO: 0 the number ZC, 1 uint8, 2 float per
@@ -14,6 +15,9 @@ typedef struct {
   ulong high_at, scale_at, zero_at, d_at, dmin_at;
 } gemm_args;
 
+#ifndef WT
+#define WT T
+#endif
 
 #if FORM == 2
 #if TABLE
@@ -96,12 +100,17 @@ float dot8(float8 a, float8 b) {
 }
 
 // Eight elements of a row of `count` from `first` on; what is beyond is 0.
-float8 eight(__global const ELEMENT(T)* p, long step, int first, int count) {
-  if (step == 1 && first + 8 <= count) return LOAD8(T, p, first);
-  float v[8];
-  for (int i = 0; i < 8; ++i) v[i] = first + i < count ? LOAD(T, p, (first + i) * step) : 0.0f;
-  return vload8(0, v);
-}
+#define EIGHT(NAME, type)                                                                            \
+  float8 NAME(__global const ELEMENT(type)* p, long step, int first, int count) {                    \
+    if (step == 1 && first + 8 <= count) return LOAD8(type, p, first);                               \
+    float v[8];                                                                                      \
+    for (int i = 0; i < 8; ++i) v[i] = first + i < count ? LOAD(type, p, (first + i) * step) : 0.0f; \
+    return vload8(0, v);                                                                             \
+  }
+EIGHT(eight, T)
+#if FORM != 2
+EIGHT(eight_weights, WT)
+#endif
 
 float finished(const gemm_args* g, __global const ELEMENT(T)* c, int row, int column, float sum) {
   const float v = g->alpha * sum;
@@ -124,14 +133,14 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void vector(TENSOR(a
   const int chunks = (g.k + 7) / 8;
   float sum[ROWS] = {0.0f, 0.0f, 0.0f, 0.0f};
 #if FORM == 0
-  __global const ELEMENT(T)* ws = IN(T, w) + BATCH_OF(w);
+  __global const ELEMENT(WT)* ws = IN(WT, w) + BATCH_OF(w);
 #endif
   for (int chunk = l; chunk < chunks; chunk += LANES) {
     const float8 v = eight(as, g.a_column, chunk * 8, g.k);
     for (int r = 0; r < ROWS; ++r) {
       const int n = min(first + r, g.n - 1);
 #if FORM == 0
-      sum[r] += dot8(v, eight(ws + n * g.w_row, 1, chunk * 8, g.k));
+      sum[r] += dot8(v, eight_weights(ws + n * g.w_row, 1, chunk * 8, g.k));
 #else
       sum[r] += dot8(v, weights_of(w + w_at, &g, n, chunk));
 #endif
@@ -158,9 +167,9 @@ __kernel __attribute__((reqd_work_group_size(COLUMNS, PARTS, 1))) void vector(TE
   __local float part[PARTS][COLUMNS];
   const int l = get_local_id(0), p = get_local_id(1), row = get_group_id(1), n = get_group_id(0) * COLUMNS + l;
   __global const ELEMENT(T)* as = IN(T, a) + BATCH_OF(a) + row * g.a_row;
-  __global const ELEMENT(T)* ws = IN(T, w) + BATCH_OF(w) + min(n, g.n - 1);
+  __global const ELEMENT(WT)* ws = IN(WT, w) + BATCH_OF(w) + min(n, g.n - 1);
   float sum = 0.0f;
-  for (int k = p; k < g.k; k += PARTS) sum += LOAD(T, as, k * g.a_column) * LOAD(T, ws, k * g.w_row);
+  for (int k = p; k < g.k; k += PARTS) sum += LOAD(T, as, k * g.a_column) * LOAD(WT, ws, k * g.w_row);
   part[p][l] = sum;
   barrier(CLK_LOCAL_MEM_FENCE);
   if (p == 0 && n < g.n) {
@@ -182,7 +191,7 @@ __kernel __attribute__((reqd_work_group_size(8, BM / 4, 1))) void tiles(TENSOR(a
   const int first_n = get_group_id(0) * BN, first_m = get_group_id(1) * BM;
   __global const ELEMENT(T)* as = IN(T, a) + BATCH_OF(a) + min(first_m + t / 2, g.m - 1) * g.a_row;
 #if FORM != 2
-  __global const ELEMENT(T)* ws = IN(T, w) + BATCH_OF(w);
+  __global const ELEMENT(WT)* ws = IN(WT, w) + BATCH_OF(w);
 #endif
   float8 s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f;
   for (int k0 = 0; k0 < g.k; k0 += BK) {
@@ -195,14 +204,14 @@ __kernel __attribute__((reqd_work_group_size(8, BM / 4, 1))) void tiles(TENSOR(a
     for (int u = t; u < BN * BK / 8; u += ITEMS) {
 #if FORM == 1
       const int k = u / 8, n = u % 8 * 8;
-      const float8 v = k0 + k < g.k ? eight(ws + (k0 + k) * g.w_row, 1, first_n + n, g.n) : (float8)(0.0f);
+      const float8 v = k0 + k < g.k ? eight_weights(ws + (k0 + k) * g.w_row, 1, first_n + n, g.n) : (float8)(0.0f);
       vstore8(v, u, wt);
 #else
       const int n = u / 2, k = u % 2 * 8;
       const int row = min(first_n + n, g.n - 1);
       float v[8];
 #if FORM == 0
-      vstore8(eight(ws + row * g.w_row, 1, k0 + k, g.k), 0, v);
+      vstore8(eight_weights(ws + row * g.w_row, 1, k0 + k, g.k), 0, v);
 #else
       vstore8(k0 + k < g.padded_k ? weights_of(w + w_at, &g, row, (k0 + k) / 8) : (float8)(0.0f), 0, v);
 #endif

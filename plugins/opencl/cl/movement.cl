@@ -1,15 +1,4 @@
 // Elements of SIZE bytes.
-#if SIZE == 1
-#define UNIT uchar
-#elif SIZE == 2
-#define UNIT ushort
-#elif SIZE == 4
-#define UNIT uint
-#else
-#define UNIT ulong
-#endif
-#define UNITS(name) ((__global UNIT*)(name + name##_at))
-
 // y[y_first + places by sy] = x[x_first + places by sx], for all places of dims.
 __kernel void strided(TENSOR(x), TENSOR(y), uint count, dims8 dims, strides8 sx, strides8 sy, long x_first,
                       long y_first) {

@@ -2,18 +2,6 @@
 // rounded to T before it is scaled.
 #define GROUP 64
 
-float sum_of(__local float* part, float v) {
-  const int l = get_local_id(0);
-  barrier(CLK_LOCAL_MEM_FENCE);
-  part[l] = v;
-  for (int n = GROUP / 2; n > 0; n >>= 1) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (l < n) part[l] += part[l + n];
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  return part[0];
-}
-
 #if ROUND && T == 1
 float rounded(float v, __local ushort* room) {
   vstore_half_rte(v, get_local_id(0), (__local half*)room);
@@ -45,13 +33,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void norm(
   float m = 0.0f, q = 0.0f;
 #if !RMS
   for (uint c = l; c < columns; c += GROUP) m += VALUE(c);
-  m = sum_of(part, m) / columns;
+  m = sum_over(part, m, GROUP) / columns;
 #endif
   for (uint c = l; c < columns; c += GROUP) {
     const float v = VALUE(c) - m;
     q += v * v;
   }
-  const float inverse = 1.0f / sqrt(sum_of(part, q) / columns + epsilon);
+  const float inverse = 1.0f / sqrt(sum_over(part, q, GROUP) / columns + epsilon);
   for (uint c = l; c < columns; c += GROUP) {
     const float v = VALUE(c);
     if (flags & 16) STORE(T, sums, c, v);

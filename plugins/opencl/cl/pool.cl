@@ -60,22 +60,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void instance_norm(T
   __global ELEMENT(T)* ys = OUT(T, y) + (ulong)plane * inner;
   float m = 0.0f, q = 0.0f;
   for (uint i = l; i < inner; i += GROUP) m += LOAD(T, xs, i);
-  part[l] = m;
-  for (int n = GROUP / 2; n > 0; n >>= 1) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (l < n) part[l] += part[l + n];
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  m = part[0] / inner;
-  barrier(CLK_LOCAL_MEM_FENCE);
+  m = sum_over(part, m, GROUP) / inner;
   for (uint i = l; i < inner; i += GROUP) q += (LOAD(T, xs, i) - m) * (LOAD(T, xs, i) - m);
-  part[l] = q;
-  for (int n = GROUP / 2; n > 0; n >>= 1) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (l < n) part[l] += part[l + n];
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  const float s = LOAD(T, IN(T, scale), c) / sqrt(part[0] / inner + epsilon);
+  const float s = LOAD(T, IN(T, scale), c) / sqrt(sum_over(part, q, GROUP) / inner + epsilon);
   for (uint i = l; i < inner; i += GROUP) STORE(T, ys, i, (LOAD(T, xs, i) - m) * s + LOAD(T, IN(T, shift), c));
 }
 #endif

@@ -107,13 +107,15 @@ class Binary final : public Op {
     const Facts facts = node_.facts();
     const std::string op = node_.op();
     const int32_t type = facts.in(0).dtype, result = facts.out(0).dtype;
-    if (facts.in(1).dtype != type) node_.Unsupported("operands of different types");
+    const int32_t other = facts.in(1).dtype;
+    if (other != type && op != "Pow") node_.Unsupported("operands of different types");
     if (facts.inputs.size() > 2) node_.Unsupported("more than two operands");
     number_ = type == kBool     ? NumberOf(kLogic, op)
               : result == kBool ? NumberOf(kComparisons, op)
                                 : ArithmeticOf(node_);
     if (number_ < 0) node_.Unsupported("operands of that type");
-    const std::string options = "-DBINARY " + Types(type, result);
+    std::string options = "-DBINARY " + Types(type, result);
+    if (other != type) options += Define("TB", TypeCode(other));
     alike_ = &Use("elementwise.cl", options, "binary");
     spread_ = &Use("elementwise.cl", options, "binary_spread");
   }
@@ -293,7 +295,7 @@ void AddElementwise(std::vector<OpEntry>& ops) {
 
   add("", {"Add", "Sub", "Mul", "Div", "Min", "Max", "Mod"}, {kNumbers, kNumbers}, Make<Binary>, either,
       ShapeArithmetic);
-  add("", {"Pow"}, {kFloats, kFloats}, Make<Binary>, first);
+  add("", {"Pow"}, {kFloats, kNumbers}, Make<Binary>, first);
   add("", {"PRelu"}, {kFloats, kFloats}, Make<Binary>, first);
   add("", {"Equal"}, {kAll, kAll}, Make<Binary>, {}, ShapeArithmetic);
   add("", {"Less", "LessOrEqual", "Greater", "GreaterOrEqual"}, {kNumbers, kNumbers}, Make<Binary>, {},

@@ -34,6 +34,8 @@ class Linear final : public Op {
       Part part;
       part.data = base;
       part.bias = node_.has_input(base + 4) ? base + 4 : SIZE_MAX;
+      if (part.bias != SIZE_MAX && facts.in(part.bias).dtype != facts.in(0).dtype)
+        node_.Unsupported("a bias of another type");
       part.args.m = 0;
       part.args.a_row = k_;
       part.args.y_row = ns[p];
@@ -42,7 +44,9 @@ class Linear final : public Op {
       std::string options = type;
       if (formats[p] == "dense_nk" || formats[p] == "dense_kn") {
         part.form = formats[p] == "dense_nk" ? kRowsN : kRowsK;
-        if (facts.in(base).dtype != facts.in(0).dtype) node_.Unsupported("a weight of another type");
+        const int32_t weight = facts.in(base).dtype;
+        if (!(kFloats & Bit(weight))) node_.Unsupported("a weight of that type");
+        if (weight != facts.in(0).dtype) options += Define("WT", TypeCode(weight));
         part.args.n = Int32(ns[p], "columns of a product");
         part.args.k = Int32(k_, "K of a product");
         part.args.w_row = part.form == kRowsN ? k_ : ns[p];

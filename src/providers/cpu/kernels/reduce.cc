@@ -110,7 +110,7 @@ class ReduceKernel final : public Kernel {
             }
           }
         };
-        y.as<T>()[o] = Store<T>(static_cast<A>(Reduce<S>(each, count)));
+        y.as<T>()[o] = Store<T>(static_cast<A>(Reduce<S, A>(each, count)));
       };
       const int64_t n = y.elements();
       if (n * count < 32768)
@@ -121,8 +121,10 @@ class ReduceKernel final : public Kernel {
   }
 
  private:
-  template <class S, class Each>
+  /// A: the type of the result.
+  template <class S, class A, class Each>
   S Reduce(const Each& each, int64_t count) const {
+    using Limits = std::numeric_limits<A>;
     S acc{};
     using Wide = std::conditional_t<std::is_integral_v<S>, uint64_t, S>;  // integers wrap
     switch (op_) {
@@ -136,13 +138,11 @@ class ReduceKernel final : public Kernel {
         return op_ == Op::kLogSum ? static_cast<S>(std::log(static_cast<double>(acc))) : acc;
       }
       case Op::kMax:
-        acc = std::numeric_limits<S>::has_infinity ? -std::numeric_limits<S>::infinity()
-                                                   : std::numeric_limits<S>::lowest();
+        acc = static_cast<S>(Limits::has_infinity ? -Limits::infinity() : Limits::lowest());
         each([&](S v) { acc = v != v ? v : (acc < v ? v : acc); });
         return acc;
       case Op::kMin:
-        acc = std::numeric_limits<S>::has_infinity ? std::numeric_limits<S>::infinity()
-                                                   : std::numeric_limits<S>::max();
+        acc = static_cast<S>(Limits::has_infinity ? Limits::infinity() : Limits::max());
         each([&](S v) { acc = v != v ? v : (v < acc ? v : acc); });
         return acc;
       case Op::kProd: {
