@@ -228,6 +228,7 @@ const std::vector<OpEntry>& AllOps() {
     AddQuantize(ops);
     AddRecurrent(ops);
     AddResize(ops);
+    AddScatter(ops);
     return ops;
   }();
   return all;

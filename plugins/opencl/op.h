@@ -134,6 +134,7 @@ void AddPool(std::vector<OpEntry>& ops);
 void AddQuantize(std::vector<OpEntry>& ops);
 void AddRecurrent(std::vector<OpEntry>& ops);
 void AddResize(std::vector<OpEntry>& ops);
+void AddScatter(std::vector<OpEntry>& ops);
 
 /// "-DNAME=VALUE ".
 std::string Define(const char* name, int64_t value);

@@ -481,6 +481,21 @@ def resizing():
     ort_case("argmax_int", "ArgMax", [rng.integers(0, 9, (4, 70)).astype(np.int32)], axis=1)
 
 
+def scatters():
+    x = floats(4, 5, 6)
+    ints = lambda *v: np.array(v, np.int64)
+    ort_case("scatter_nd", "ScatterND", [x, ints(3, -4, 1).reshape(3, 1), floats(3, 5, 6)], opset=16)
+    ort_case("scatter_nd_deep", "ScatterND", [x, ints(0, 1, 2, -1, -1, -1, 3, 0, 5).reshape(1, 3, 3), floats(1, 3)], opset=16)
+    ort_case("scatter_nd_long", "ScatterND", [np.arange(40).reshape(8, 5), ints(2, 3, 7, 1).reshape(2, 2), ints(-1, -2)],
+             opset=13)
+    rows = np.stack([rng.permutation(5)[:2] for _ in range(12)], -1).reshape(2, 3, 4).transpose(1, 0, 2).astype(np.int64)
+    ort_case("scatter_elements", "ScatterElements", [x, rows, floats(3, 2, 4)], axis=1, opset=16)
+    ort_case("scatter_elements_last", "ScatterElements", [x[0], np.array([[0, -1], [3, 2]], np.int32), floats(2, 2)], axis=-1,
+             opset=16)
+    ort_case("scatter_elements_bool", "ScatterElements", [x[0] > 0, ints(4, 0).reshape(1, 2), np.ones((1, 2), bool)], axis=0,
+             opset=16)
+
+
 def recurrent():
     steps, batch, inputs, hidden = 6, 3, 9, 21
     for op, gates, states in (("RNN", 1, 1), ("GRU", 3, 1), ("LSTM", 4, 2)):
@@ -570,7 +585,7 @@ IN_16_BITS = {"sigmoid", "gelu_tanh", "add", "mul_spread", "softmax_3", "layer_n
               "quantize_axis", "dequantize_axis", "resize_linear_half_pixel", "resize_nearest_half_pixel", "conv_transpose", "argmax"}
 
 for part in (elementwise, movement, reductions, products, quantised, attention, vision, long_attention, integer_caches, codes,
-             resizing, recurrent, corners):
+             resizing, recurrent, corners, scatters):
     part()
 for c in cases:
     c["in_16_bits"] = c["name"] in IN_16_BITS
