@@ -46,6 +46,10 @@ constexpr OptionSpec kOptions[] = {
      "Level-1 passes to leave out, comma separated; \"all\" for every optional one."},
     {"session.enable_static_workspace_preallocation", OptionType::kBool, "1",
      "The scratch of kernels has its places in the plan. It always has: 0 is refused."},
+    {"session.insert_casts", OptionType::kBool, "1",
+     "Nodes of float16 or bfloat16 may run in float32, between casts, on a device that has their kernel in "
+     "that "
+     "type only; 0: they go elsewhere. In strict mode only where it is given."},
     {"session.intra_op_num_threads", OptionType::kInt, "0", "Threads of a session; 0: physical cores."},
     {"session.kv_type", OptionType::kString, "",
      "How key/value caches are stored: float32, float16, bfloat16, int8 (a scale per 32 elements) or "

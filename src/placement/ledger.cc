@@ -54,6 +54,18 @@ int64_t ReservationLedger::Sync() {
   return given_back;
 }
 
+void ReservationLedger::Move(const std::map<const graph::Graph*, const graph::Graph*>& copies) {
+  of_node_.clear();
+  for (auto& [id, r] : reservations_)
+    for (NodeRef& member : r.members) {
+      member.graph = copies.at(member.graph);
+      of_node_[member] = id;
+    }
+  std::map<const graph::Graph*, size_t> read;
+  for (const auto& [graph, at] : log_read_) read[copies.at(graph)] = at;
+  log_read_ = std::move(read);
+}
+
 const Reservation* ReservationLedger::Find(const NodeRef& node) const {
   const auto it = of_node_.find(node);
   return it == of_node_.end() ? nullptr : &reservations_.at(it->second);

@@ -45,6 +45,8 @@ class ReservationLedger {
   void Reserve(const NodeRef& node, size_t device, const NodeCost& cost);
   /// Reads what was changed in the graphs of reserved nodes since. Returns the bytes given back.
   int64_t Sync();
+  /// Speaks of the copies of graphs from now on.
+  void Move(const std::map<const graph::Graph*, const graph::Graph*>& copies);
   /// Null: nothing was granted.
   const Reservation* Find(const NodeRef& node) const;
   size_t size() const { return reservations_.size(); }

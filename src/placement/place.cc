@@ -6,12 +6,14 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "graph/widened.h"
 #include "kernels/estimate.h"
 #include "kernels/lookup.h"
 #include "kernels/value_bytes.h"
 #include "ops/catalogue.h"
 #include "placement/host_values.h"
 #include "placement/stats.h"
+#include "placement/widen.h"
 
 namespace ullage::placement {
 
@@ -121,6 +123,8 @@ class Placer {
     static const OptionBag defaults;
     options_ = request.options ? request.options : &defaults;
     strict_ = options_->Bool("session.strict");
+    // Strict mode has no nodes in another type unless somebody asked for them.
+    casts_ = options_->Bool("session.insert_casts") && (!strict_ || options_->Has("session.insert_casts"));
   }
 
   std::unique_ptr<PlacedGraph> Run() {
@@ -235,6 +239,7 @@ class Placer {
       }
       if (view) {
         Put(ref, d, wanted ? Reason::kRule : ReasonOf(ref), rule);
+        placed_->placed_[ref].wide = SourceIsWide(ref, d);
         continue;
       }
       if (!Offer(ref, d, last, wanted.has_value(), rule) && wanted) released.push_back(ref);
@@ -348,7 +353,7 @@ class Placer {
       pending = CheckedAdd(pending, costs.back().total(), "cost of a group");
     }
     for (size_t i = 0; i < nodes.size(); ++i) {
-      if (counts_) Charge(nodes[i], d, costs[i], estimates[i].status);
+      if (counts_) Charge(nodes[i], nodes[i], d, costs[i], estimates[i].status);
       const auto rule = index_->RuleOf(*nodes[i].graph, nodes[i].node);
       Put(nodes[i], d, rule ? Reason::kRule : ReasonOf(nodes[i]), rule);
       if (proposal.fused) placed_->placed_[nodes[i]].group = placed_->groups_.size();
@@ -373,10 +378,12 @@ class Placer {
     return part;
   }
 
-  void Charge(const NodeRef& ref, size_t d, const NodeCost& cost, kernels::WorkspaceEstimate::Status status) {
+  /// `run`: the node as it was asked about.
+  void Charge(const NodeRef& ref, const NodeRef& run, size_t d, const NodeCost& cost,
+              kernels::WorkspaceEstimate::Status status) {
     using Status = kernels::WorkspaceEstimate::Status;
     PlacedDevice& device = placed_->devices_[d];
-    accountants_[d].Commit(ref, cost);
+    accountants_[d].Commit(run, cost);
     placed_->ledger_.Reserve(ref, d, cost);
     device.exact += status == Status::kExact;
     device.bound += status == Status::kBound;
@@ -395,10 +402,16 @@ class Placer {
       Put(ref, d, by_rule ? Reason::kRule : Reason::kDefault, rule);
       return true;
     }
-    const NodeFacts facts(ref, *facts_.at(ref.graph), request_.threads, options_, device.device.open.get());
+    std::optional<NodeFacts> facts;
+    const auto find = [&](const NodeRef& node, kernels::Refusal* refusal) {
+      facts.emplace(node, *facts_.at(node.graph), request_.threads, options_, device.device.open.get());
+      return kernels::FindKernel(device.device.provider->registry(), facts->info, refusal);
+    };
     kernels::Refusal refusal;
-    const kernels::KernelDef* def =
-        kernels::FindKernel(device.device.provider->registry(), facts.info, &refusal);
+    const kernels::KernelDef* def = find(ref, &refusal);
+    const WideNode* const wide = def || d == host_ ? nullptr : WideOf(ref);
+    const NodeRef run = wide ? wide->ref() : ref;  // as it would run
+    if (wide) def = find(run, nullptr);
     if (!def) {
       if (alone) {
         Put(ref, d, by_rule ? Reason::kRule : Reason::kDefault, rule);
@@ -407,13 +420,14 @@ class Placer {
       Refuse(ref, d, KindOf(refusal.kind), by_rule, refusal.text);
       return false;
     }
-    if (d != host_ && !kernels::StatesWorkspace(*def, facts.info)) {
+    if (d != host_ && !kernels::StatesWorkspace(*def, facts->info)) {
       Refuse(ref, d, Fallback::Kind::kShape, by_rule, "nothing bounds the workspace of its kernel");
       return false;
     }
     if (counts_) {
-      const auto estimate = device.device.provider->Estimate(device.device.info, *def, facts.info);
-      const NodeCost cost = accountant.ComputeNodeCostForBudget(ref, estimate);
+      const auto estimate = device.device.provider->Estimate(device.device.info, *def, facts->info);
+      NodeCost cost = accountant.ComputeNodeCostForBudget(run, estimate);
+      if (wide) cost.outputs = CheckedAdd(cost.outputs, CastBytes(ref, d), "cost of a node");
       if (!last && (accountant.stopped() || !accountant.Fits(cost))) {
         accountant.SetStopAssignment();
         Refuse(
@@ -423,10 +437,59 @@ class Placer {
                    " left of ", FormatSize(*accountant.limit_bytes())));
         return false;
       }
-      Charge(ref, d, cost, estimate.status);
+      Charge(ref, run, d, cost, estimate.status);
     }
     Put(ref, d, by_rule ? Reason::kRule : ReasonOf(ref), rule);
+    if (wide) {
+      placed_->placed_[ref].wide = true;
+      for (ValueId v : ref->inputs) cast_.insert({{ref.graph, v}, d});
+    }
     return true;
+  }
+
+  /// The node in float32, where casts may make it so; null: it has its types.
+  const WideNode* WideOf(const NodeRef& ref) {
+    if (!casts_) return nullptr;
+    const auto [it, fresh] = wide_.try_emplace(ref);
+    if (fresh) {
+      const auto is_state = [&](ValueId v) { return request_.states.count(v) > 0; };
+      const bool state =
+          ref.graph == request_.graph && (std::any_of(ref->inputs.begin(), ref->inputs.end(), is_state) ||
+                                          std::any_of(ref->outputs.begin(), ref->outputs.end(), is_state));
+      if (!state) it->second = Widen(ref, *facts_.at(ref.graph), &wide_weights_);
+      if (it->second) facts_[&it->second->graph] = &it->second->facts;
+    }
+    return it->second.get();
+  }
+
+  bool IsWide(const NodeRef& ref) const {
+    const auto it = placed_->placed_.find(ref);
+    return it != placed_->placed_.end() && it->second.wide;
+  }
+
+  bool SourceIsWide(const NodeRef& ref, size_t d) const {
+    const auto* op = ops::FindOp(ref->domain, ref->op, ref->opset);
+    const ValueId v = ref->input(static_cast<size_t>(op->view_of));
+    const Node* producer = v == kNone ? nullptr : ref.graph->ProducerOf(v);
+    return producer && graph::IsHalf(facts_.at(ref.graph)->of(v).dtype) && SourceIsOn(ref, d) &&
+           IsWide({ref.graph, producer->id});
+  }
+
+  /// Bytes in float32 of what the node reads that no node makes so, and that was not cast for the device yet.
+  int64_t CastBytes(const NodeRef& ref, size_t d) const {
+    int64_t sum = 0;
+    std::set<ValueId> counted;
+    for (ValueId v : ref->inputs) {
+      if (v == kNone || ref.graph->ConstantOf(v) || !counted.insert(v).second) continue;
+      ops::ValueFacts f = facts_.at(ref.graph)->of(v);
+      const Node* producer = ref.graph->ProducerOf(v);
+      if (!graph::IsHalf(f.dtype) || (producer && IsWide({ref.graph, producer->id})) ||
+          cast_.count({{ref.graph, v}, d}))
+        continue;
+      f.dtype = DType::kFloat;
+      sum = CheckedAdd(sum, std::max<int64_t>(kernels::BytesUpper(f), 0), "bytes of casts");
+    }
+    return sum;
   }
 
   /// What the node reads or makes that has no bound, in words; "": nothing. Only the host takes memory while
@@ -444,7 +507,7 @@ class Placer {
   }
 
   void Put(const NodeRef& ref, size_t d, Reason reason, std::optional<size_t> rule) {
-    placed_->placed_[ref] = {d, reason, rule, LayerOf(ref), {}};
+    placed_->placed_[ref] = {d, reason, rule, LayerOf(ref), {}, false};
     ++placed_->devices_[d].nodes;
   }
 
@@ -489,7 +552,35 @@ class Placer {
     if (!missing.empty()) kernels::ThrowMissing(missing);
   }
 
+  /// What runs in another type than the model's.
+  void TellWide() {
+    std::map<std::pair<size_t, DType>, std::pair<int64_t, std::set<std::string>>> groups;
+    for (const NodeRef& ref : placed_->nodes_) {
+      const PlacedNode& p = placed_->of(ref);
+      if (!p.wide || IsView(*ref)) continue;
+      for (ValueId v : ref->inputs)
+        if (v != kNone && graph::IsHalf(facts_.at(ref.graph)->of(v).dtype)) {
+          auto& [count, ops] = groups[{p.device, facts_.at(ref.graph)->of(v).dtype}];
+          ++count;
+          ops.insert(ref->OpName());
+          break;
+        }
+    }
+    for (const auto& [key, group] : groups) {
+      constexpr size_t kFew = 6;
+      std::string ops;
+      size_t told = 0;
+      for (const auto& op : group.second)
+        if (told++ < kFew) ops += (ops.empty() ? "" : ", ") + op;
+      placed_->warnings_.push_back(StrCat(group.first, group.first == 1 ? " node runs" : " nodes run",
+                                          " in float32 on ", placed_->devices_[key.first].device.info.name,
+                                          ", which has no ", NameOf(key.second), " kernel for ", ops,
+                                          told > kFew ? " and others" : ""));
+    }
+  }
+
   void Finish() {
+    TellWide();
     std::map<std::pair<size_t, Fallback::Kind>, std::vector<const Fallback*>> groups;
     for (const Fallback& f : placed_->fallbacks_) groups[{f.from, f.kind}].push_back(&f);
     for (const auto& [key, list] : groups) {
@@ -514,6 +605,7 @@ class Placer {
   std::unique_ptr<PlacedGraph> placed_;
   size_t host_;
   bool strict_ = false;
+  bool casts_ = false;
   bool counts_ = false;  // costs are needed: for a budget, or to be verified later
   std::map<const Graph*, const shapes::GraphFacts*> facts_;
   std::map<const Graph*, std::unique_ptr<LayerMap>> layers_;
@@ -522,6 +614,9 @@ class Placer {
   std::set<NodeRef> host_nodes_;
   std::map<NodeRef, Reason> refused_;
   std::set<std::pair<NodeRef, size_t>> asked_;
+  WideWeights wide_weights_{false};
+  std::map<NodeRef, std::unique_ptr<WideNode>> wide_;
+  std::set<std::pair<std::pair<const Graph*, ValueId>, size_t>> cast_;  // value, device
 };
 
 std::unique_ptr<PlacedGraph> Place(const PlaceRequest& request) {

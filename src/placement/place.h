@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct PlacedNode {
   std::optional<size_t> rule;
   int64_t layer = -1;
   std::optional<size_t> group;  ///< place in PlacedGraph::groups()
+  bool wide = false;            ///< the device has a kernel in float32 only: it needs casts (casts.h)
 };
 
 /// A device did not take a node that it was offered.
@@ -91,6 +93,9 @@ class PlacedGraph {
 
  private:
   friend class Placer;
+  friend class CastInserter;
+  /// Speaks of the copies of graphs from now on.
+  void Move(const std::map<const graph::Graph*, const graph::Graph*>& copies);
   const graph::Graph* graph_ = nullptr;
   std::vector<PlacedDevice> devices_;
   std::vector<NodeRef> nodes_;
@@ -117,6 +122,8 @@ struct PlaceRequest {
   const OptionBag* options = nullptr;  ///< null: defaults
   int threads = 1;
   std::string model_folder;  ///< statistics files are relative to it
+  /// Inputs and outputs of the graph whose memory the session keeps: they have the types that they have.
+  std::set<graph::ValueId> states;
 };
 
 /// Rules of the options; both kinds set, or a fault in one, throws kUsage.

@@ -97,6 +97,21 @@ void PlacedGraph::Sync() {
   for (const NodeRef& ref : nodes_) ++devices_[of(ref).device].nodes;
 }
 
+void PlacedGraph::Move(const std::map<const Graph*, const Graph*>& copies) {
+  const auto move = [&](const NodeRef& ref) { return NodeRef{copies.at(ref.graph), ref.node}; };
+  graph_ = copies.at(graph_);
+  for (NodeRef& ref : nodes_) ref = move(ref);
+  std::map<NodeRef, PlacedNode> placed;
+  for (const auto& [ref, node] : placed_) placed.emplace(move(ref), node);
+  placed_ = std::move(placed);
+  std::map<const Graph*, size_t> read;
+  for (const auto& [graph, at] : log_read_) read[copies.at(graph)] = at;
+  log_read_ = std::move(read);
+  for (Fallback& f : fallbacks_) f.node = move(f.node);
+  for (NodeGroup& g : groups_) g.graph = copies.at(g.graph);
+  ledger_.Move(copies);
+}
+
 std::string PlacedGraph::LayerRange(size_t device) const {
   std::set<int64_t> layers;
   for (const NodeRef& ref : nodes_)

@@ -61,14 +61,15 @@ class NoDevice final : public providers::OpenDevice {
 
 class TestProvider final : public providers::Provider {
  public:
-  /// `ops`: what it has kernels for, of float32; `devices`: how many.
-  TestProvider(std::string name, DeviceType type, int devices, const std::vector<std::string>& ops)
+  /// `ops`: what it has kernels for, of those types; `devices`: how many.
+  TestProvider(std::string name, DeviceType type, int devices, const std::vector<std::string>& ops,
+               kernels::TypeSet types = kernels::kFloat32)
       : name_(std::move(name)), type_(type), count_(devices) {
     names_.reserve(ops.size());
     for (const auto& op : ops) {
       kernels::KernelDef def;
       def.op = names_.emplace_back(op);
-      def.types = {kernels::kFloat32};
+      def.types = {types};
       def.create = [](const kernels::KernelInfo& info) -> std::unique_ptr<kernels::Kernel> {
         return std::make_unique<TestKernel>(info);
       };
@@ -120,9 +121,11 @@ struct Placing {
   std::unique_ptr<ops::SymbolTable> table = std::make_unique<ops::SymbolTable>();
   shapes::GraphFacts facts;
   std::string model_folder;
+  std::set<ValueId> states;
 
-  TestProvider& Add(std::string name, DeviceType type, int devices, std::vector<std::string> ops) {
-    providers.push_back(std::make_shared<TestProvider>(std::move(name), type, devices, ops));
+  TestProvider& Add(std::string name, DeviceType type, int devices, std::vector<std::string> ops,
+                    kernels::TypeSet types = kernels::kFloat32) {
+    providers.push_back(std::make_shared<TestProvider>(std::move(name), type, devices, ops, types));
     return *providers.back();
   }
   /// The host, and a GPU provider of that many devices that lacks kernels for Softmax.
@@ -142,6 +145,7 @@ struct Placing {
       if (device.provider->proposes()) device.open = std::make_shared<NoDevice>(device.info);
     request.options = &options;
     request.model_folder = model_folder;
+    request.states = states;
     return placement::Place(request);
   }
 };

@@ -53,4 +53,28 @@ bool Allowances::Next(const std::vector<PlacementOutcome>& outcomes) {
   return true;
 }
 
+namespace {
+
+std::vector<uint32_t> Signature(const placement::PlacedGraph& placed) {
+  std::vector<uint32_t> all;
+  for (const auto& ref : placed.nodes()) {
+    const auto& node = placed.of(ref);
+    all.push_back(static_cast<uint32_t>(2 * node.device + node.wide));
+    all.push_back(node.group ? static_cast<uint32_t>(*node.group + 1) : 0);
+  }
+  return all;
+}
+
+}  // namespace
+
+void PlannedPlacements::Remember(const placement::PlacedGraph& placed, std::vector<int64_t> bytes) {
+  bytes_[Signature(placed)] = std::move(bytes);
+}
+
+const std::vector<int64_t>* PlannedPlacements::Find(const placement::PlacedGraph& placed) const {
+  if (bytes_.empty()) return nullptr;
+  const auto it = bytes_.find(Signature(placed));
+  return it == bytes_.end() ? nullptr : &it->second;
+}
+
 }  // namespace ullage::session

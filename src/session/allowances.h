@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
+
+#include "placement/place.h"
 
 namespace ullage::session {
 
@@ -38,6 +41,17 @@ class Allowances {
   std::vector<Range> ranges_;
   int attempts_ = 0;
   bool ended_ = false;
+};
+
+/// Bytes that plans of placements took, by device: a placement that comes again need not be planned again.
+class PlannedPlacements {
+ public:
+  void Remember(const placement::PlacedGraph& placed, std::vector<int64_t> bytes);
+  /// Null: it was not planned yet.
+  const std::vector<int64_t>* Find(const placement::PlacedGraph& placed) const;
+
+ private:
+  std::map<std::vector<uint32_t>, std::vector<int64_t>> bytes_;  // by where each node is, and how
 };
 
 }  // namespace ullage::session

@@ -8,6 +8,20 @@ namespace {
 constexpr int64_t kPiece = 1 << 20;
 }
 
+void DeviceShare::FillConstants(const WidenedWeights& widened) {
+  std::vector<providers::Copy> copies;
+  for (const auto& c : constants) {
+    if (c.constant->size_bytes == 0) continue;
+    const providers::Copy copy{c.constant->bytes, At(weight_regions, c.place),
+                               static_cast<int64_t>(c.constant->size_bytes)};
+    if (widened.has(c.constant))
+      widened.With({&c.constant, 1}, [&] { memory.device().Run({&copy, 1}, nullptr); });
+    else
+      copies.push_back(copy);
+  }
+  if (!copies.empty()) memory.device().Run(copies, nullptr);
+}
+
 void DeviceShare::Fill(std::byte* target, int64_t bytes) {
   const std::vector<std::byte> zeros(static_cast<size_t>(std::min(bytes, kPiece)));
   for (int64_t at = 0; at < bytes; at += kPiece) {

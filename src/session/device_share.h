@@ -7,6 +7,7 @@
 
 #include "session/device_memory.h"
 #include "session/frame.h"
+#include "session/widened_weights.h"
 
 namespace ullage::session {
 
@@ -54,6 +55,8 @@ struct DeviceShare {
   static std::byte* At(const Blocks& regions, const DeviceLayout::Place& place) {
     return regions[place.region].data() + place.offset;
   }
+  /// Copies the constants to their places.
+  void FillConstants(const WidenedWeights& widened);
   void Fill(std::byte* target, int64_t bytes);                           ///< with zeros
   void Move(std::byte* target, const std::byte* source, int64_t bytes);  ///< ranges may overlap
 };

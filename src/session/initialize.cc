@@ -18,6 +18,7 @@
 #include "session/session.h"
 #include "session/step_order.h"
 #include "session/unbounded.h"
+#include "session/widened_weights.h"
 
 namespace ullage::session {
 
@@ -52,13 +53,17 @@ struct Initializer {
   void ReadRunOptions();
   void ReserveOnDevices();
   void PackBlocks(std::byte* region);
-  /// Constants, into the memory of devices.
-  void FillDevices();
   void PrepareKernels();
   void Prepack();
 
+  std::vector<shapes::GraphFacts*> AllFacts() {
+    std::vector<shapes::GraphFacts*> all = {&s.facts_};
+    for (auto& p : s.profiles_) all.push_back(&p.facts);
+    return all;
+  }
   std::vector<providers::Device> devices;
   std::optional<Allowances> allowances;
+  PlannedPlacements planned;
   PlanOptions plan_options;
   std::vector<ValueId> external;  // outputs of states: their memory is the caches'
   /// A constant that a step of a device has as its input; `read`: by itself, not in packed form.
@@ -67,6 +72,7 @@ struct Initializer {
   std::map<std::pair<const Program*, ValueId>, size_t> on_device;  // place among the share's, plus 1; 0: none
   std::map<std::pair<int, std::string>, size_t> device_copies;     // the same, by what the data are
 
+  WidenedWeights widened;
   std::string cache_path, cache_key;  // of session.prepacked_cache
   const std::byte* packed = nullptr;  // what it holds
 
@@ -88,8 +94,9 @@ std::unique_ptr<Session> Session::Create(SessionSpec spec) {
   init.StoreCaches();  // their type
   init.BoundShapes();  // every value gets a bounded shape, per profile
   init.OpenDevices();
-  do {                     // until the devices are filled and no limit is exceeded
-    init.Place();          // a device for every node: rules, budgets
+  do {                // until the devices are filled and no limit is exceeded
+    do init.Place();  // a device for every node: rules, budgets
+    while (init.planned.Find(*session->placed_) && init.PlaceAnew());
     init.CreateProgram();  // kernels, checked against what was reserved
     init.BindStates();     // caches: shared or copied
     init.PlanWeights();    // what is prepacked, what stays mapped
@@ -168,8 +175,12 @@ void Initializer::OpenDevices() {
 }
 
 void Initializer::Place() {
-  s.placed_ = PlaceGraph(s.spec_, s.facts_, s.threads_, devices,
-                         allowances ? allowances->now() : std::vector<std::optional<int64_t>>());
+  s.placed_ =
+      PlaceGraph(s.spec_, s.facts_, s.threads_, devices,
+                 allowances ? allowances->now() : std::vector<std::optional<int64_t>>(), s.output_names_);
+  s.casts_ =
+      placement::InsertCasts(s.spec_.options, s.threads_, !s.spec_.plan_only, AllFacts(), s.placed_.get());
+  if (s.casts_) widened = WidenedWeights(*s.casts_);
   const auto budget = s.placed_->devices().back().budget.limit_bytes;
   if (budget && (!s.spec_.cpu_limit || *budget < *s.spec_.cpu_limit)) s.spec_.cpu_limit = budget;
   for (const auto& d : s.placed_->devices()) {
@@ -191,13 +202,16 @@ void Initializer::Place() {
 
 bool Initializer::PlaceAnew() {
   if (s.shares_.empty()) return false;  // the host takes what there is
+  std::vector<int64_t> bytes;
+  for (const DevicePlan& plan : s.plans_) bytes.push_back(plan.tags.Sum());
+  if (s.program_) planned.Remember(*s.placed_, std::move(bytes));
   std::vector<PlacementOutcome> outcomes;
   std::vector<std::optional<int64_t>> limits;
   for (size_t d = 0; d < s.plans_.size(); ++d) {
     const auto& budget = s.placed_->devices()[d].budget;
     PlacementOutcome o;
     if (d < s.shares_.size()) o.limit_bytes = s.plans_[d].limit_bytes;
-    o.planned_bytes = s.plans_[d].tags.Sum();
+    o.planned_bytes = (*planned.Find(*s.placed_))[d];
     o.by_sums = budget.by_sums;
     for (const auto& f : s.placed_->fallbacks())
       o.refused = o.refused || (f.from == d && f.kind == placement::Fallback::Kind::kBudget);
@@ -209,12 +223,16 @@ bool Initializer::PlaceAnew() {
   if (!allowances) allowances.emplace(limits);
   if (!allowances->Next(outcomes)) return false;
   for (auto& p : s.profiles_) p.plan.reset();
+  for (auto* facts : AllFacts())
+    if (s.casts_) placement::ForgetCasts(*s.spec_.graph, facts);
   s.states_.clear();
   s.blocks_.clear();
   s.weights_.reset();
   s.program_.reset();
   s.shares_.clear();
   s.placed_.reset();
+  s.casts_.reset();
+  widened = {};
   s.plans_.clear();
   s.kv_bytes_ = s.prepacked_bytes_ = s.arena_bytes_ = 0;
   external.clear();
@@ -228,7 +246,7 @@ void Initializer::CreateProgram() {
   for (const StateSpec& state : s.spec_.states)
     states.emplace_back(s.graph().inputs[s.InputIndex(state.input)],
                         s.graph().outputs[s.OutputIndex(state.output)]);
-  s.program_ = Program::Build(*s.spec_.graph, s.facts_, *s.placed_, s.threads_, &s.spec_.options,
+  s.program_ = Program::Build(s.graph(), s.facts_, *s.placed_, s.threads_, &s.spec_.options,
                               FindResidence(*s.placed_, states));
   plan_options.in_place = s.spec_.options.Bool("session.plan_in_place");
   plan_options.tiles = s.spec_.options.Bool("session.plan_tiles");
@@ -333,6 +351,7 @@ void Initializer::PlanWeights() {
         block.layout = LayoutText(graph.node(step.node), w, i);
         for (ValueId input : step.inputs)
           if (const auto* c = program.constant(input)) block.sources.push_back(c);
+        widened.Plan(block.sources);
         block.step = &step;
         block.node = reader;
         block.index = static_cast<int>(i);
@@ -345,6 +364,8 @@ void Initializer::PlanWeights() {
       const auto* c = program.constant(v);
       if (!c || program.place(v) != session::Place::kConstant) continue;
       const bool itself = !replaced.count(static_cast<int>(i));
+      widened.Plan({&c, 1});
+      if (itself && program.device(v) == 0) widened.Keep(c);
       // What was computed on the way lies in memory of its own, packed or elsewhere, too.
       if ((itself && program.device(v) == 0) || c->file.empty())
         s.weights_->Add(graph.value(program.source(v)).name, *c, reader);
@@ -406,6 +427,7 @@ void Initializer::PlanMemory() {
   workspace = std::min(workspace, s.arena_bytes_);
   tags.Add(memory::Tag::kWorkspace, workspace);
   tags.Add(memory::Tag::kActivations, s.arena_bytes_ - workspace);
+  tags.Add(memory::Tag::kStaging, widened.staging());
   for (const auto& e : s.spec_.extra) tags.Add(e.tag, e.bytes);
   s.host_plan().lower_bound_bytes += tags.Sum() - s.arena_bytes_;
   for (size_t d = 0; d < s.shares_.size(); ++d) PlanDevice(d, device_workspace[d]);
@@ -455,14 +477,10 @@ void Initializer::CheckLimit() {
 
 void Initializer::ReadRunOptions() {
   const OptionBag& options = s.spec_.options;
-  if (!options.Bool("session.use_device_allocator_for_initializers"))
-    Throw(Code::kUnsupported,
-          "option session.use_device_allocator_for_initializers: weights are never taken from "
-          "the arena; only 1 is possible");
-  if (!options.Bool("session.enable_static_workspace_preallocation"))
-    Throw(Code::kUnsupported,
-          "option session.enable_static_workspace_preallocation: scratch is always planned; only 1 is "
-          "possible");
+  for (const char* key :
+       {"session.use_device_allocator_for_initializers", "session.enable_static_workspace_preallocation"})
+    if (!options.Bool(key))
+      Throw(Code::kUnsupported, "option ", key, ": it is always so; only 1 is possible");
   for (const char* key :
        {"ep.cpu.arena.extend_strategy", "ep.cpu.arena.initial_chunk_size_bytes",
         "ep.cpu.arena.initial_growth_chunk_size_bytes", "ep.cpu.arena.max_dead_bytes_per_chunk",
@@ -520,6 +538,7 @@ void Initializer::Reserve() {
   if (!packed) s.prepacked_region_ = memory::HostRegion(static_cast<size_t>(s.prepacked_bytes_), options);
   LoadWeights(options);
   s.allocator_->Charge(s.prepacked_bytes_, memory::Tag::kPrepacked);
+  s.allocator_->Charge(widened.staging(), memory::Tag::kStaging);
   s.kv_region_ = memory::HostRegion(static_cast<size_t>(s.kv_bytes_), options);
   s.allocator_->Charge(s.kv_bytes_, memory::Tag::kKv);
   const OptionBag& given = s.spec_.options;
@@ -590,17 +609,6 @@ void Initializer::ReserveOnDevices() {
   }
 }
 
-void Initializer::FillDevices() {
-  for (const auto& share : s.shares_) {
-    std::vector<providers::Copy> copies;
-    for (const auto& c : share->constants)
-      if (c.constant->size_bytes > 0)
-        copies.push_back({c.constant->bytes, DeviceShare::At(share->weight_regions, c.place),
-                          static_cast<int64_t>(c.constant->size_bytes)});
-    if (!copies.empty()) share->memory.device().Run(copies, nullptr);
-  }
-}
-
 void Initializer::PrepareKernels() {
   std::vector<std::unique_ptr<providers::Stream>> streams;
   for (const auto& share : s.shares_) streams.push_back(share->memory.device().CreateStream());
@@ -665,10 +673,13 @@ void Initializer::Prepack() {
             : DeviceShare::At(s.shares_[static_cast<size_t>(block.device - 1)]->prepacked_regions,
                               block.place));
   if (!packed) PackBlocks(region);
+  widened.FillKept();
   for (size_t i = 0; i < s.blocks_.size(); ++i)
     if (const auto& block = s.blocks_[i]; block.device != 0)
-      block.step->kernel->Prepack(block.index, const_cast<std::byte*>(s.prepacked_.blocks[i]), *s.team_);
-  FillDevices();
+      widened.With(block.sources, [&] {
+        block.step->kernel->Prepack(block.index, const_cast<std::byte*>(s.prepacked_.blocks[i]), *s.team_);
+      });
+  for (const auto& share : s.shares_) share->FillConstants(widened);
   PrepareKernels();
   if (!packed && !cache_path.empty()) {
     const int64_t limit = s.spec_.options.Size("session.prepacked_cache_limit");

@@ -21,7 +21,8 @@ std::vector<providers::Device> OpenDevices(const SessionSpec& spec) {
 
 std::unique_ptr<PlacedGraph> PlaceGraph(const SessionSpec& spec, const shapes::GraphFacts& facts, int threads,
                                         const std::vector<providers::Device>& devices,
-                                        const std::vector<std::optional<int64_t>>& allowances) {
+                                        const std::vector<std::optional<int64_t>>& allowances,
+                                        const std::vector<std::string>& output_names) {
   placement::PlaceRequest request;
   request.graph = spec.graph.get();
   request.facts = &facts;
@@ -30,6 +31,12 @@ std::unique_ptr<PlacedGraph> PlaceGraph(const SessionSpec& spec, const shapes::G
   request.options = &spec.options;
   request.threads = threads;
   request.model_folder = spec.model_folder;
+  const graph::Graph& graph = *spec.graph;
+  for (const StateSpec& state : spec.states) {
+    request.states.insert(graph.FindValue(state.input));
+    for (size_t i = 0; i < graph.outputs.size(); ++i)
+      if (output_names[i] == state.output) request.states.insert(graph.outputs[i]);
+  }
   return placement::Place(request);
 }
 
@@ -132,6 +139,7 @@ void AddPlacement(const PlacedGraph& placed, bool nodes, nlohmann::ordered_json*
               {"reason", placement::ReasonName(p.reason)}};
     n["layer"] = p.layer >= 0 ? Json(p.layer) : Json(nullptr);
     if (p.group) n["group"] = *p.group;
+    if (p.wide) n["computes_in"] = "float32";
     list.push_back(n);
   }
 }
@@ -153,9 +161,10 @@ std::string DumpPlacement(const PlacedGraph& placed) {
   std::string text;
   for (const NodeRef& ref : placed.nodes()) {
     const auto& p = placed.of(ref);
-    text += StrCat("  ", placed.devices()[p.device].device.info.name, "  ", placement::ReasonName(p.reason),
-                   "  ", ref->OpName(), "  ", ref->name,
-                   p.group ? StrCat("  (group ", *p.group, ")") : std::string(), "\n");
+    text +=
+        StrCat("  ", placed.devices()[p.device].device.info.name, "  ", placement::ReasonName(p.reason), "  ",
+               ref->OpName(), "  ", ref->name, p.group ? StrCat("  (group ", *p.group, ")") : std::string(),
+               p.wide ? "  in float32\n" : "\n");
   }
   return text;
 }

@@ -16,10 +16,12 @@ struct SessionSpec;
 std::vector<providers::Device> OpenDevices(const SessionSpec& spec);
 
 /// Places the spec's graph on the devices by its options, within the allowances (by device; empty: the
-/// limits). `facts`: the union over the profiles. Throws what placement::Place throws.
+/// limits). `facts`: the union over the profiles; `output_names`: of the graph's outputs, as the spec calls
+/// them. Throws what placement::Place throws.
 std::unique_ptr<placement::PlacedGraph> PlaceGraph(const SessionSpec& spec, const shapes::GraphFacts& facts,
                                                    int threads, const std::vector<providers::Device>& devices,
-                                                   const std::vector<std::optional<int64_t>>& allowances);
+                                                   const std::vector<std::optional<int64_t>>& allowances,
+                                                   const std::vector<std::string>& output_names);
 
 /// States (graph input, graph output) that stay on the device that makes them, because nobody else reads
 /// them.

@@ -17,6 +17,7 @@
 #include "memory/arena.h"
 #include "memory/node_stats.h"
 #include "memory/tags.h"
+#include "placement/casts.h"
 #include "placement/place.h"
 #include "session/device_share.h"
 #include "session/frame_pool.h"
@@ -97,7 +98,8 @@ class Session {
   ~Session();
 
   // -- what was planned --
-  const graph::Graph& graph() const { return *spec_.graph; }
+  /// The graph that runs: the spec's, or where a device needs casts a copy with them.
+  const graph::Graph& graph() const { return casts_ ? *casts_->graph : *spec_.graph; }
   const SessionSpec& spec() const { return spec_; }
   /// Of the devices that take part, in their order; the host is the last.
   const std::vector<DevicePlan>& device_plans() const { return plans_; }
@@ -230,6 +232,7 @@ class Session {
   std::vector<transforms::PassTiming> passes_;
   std::vector<Profile> profiles_;
   shapes::GraphFacts facts_;
+  std::optional<placement::Casts> casts_;
   std::unique_ptr<placement::PlacedGraph> placed_;
   std::unique_ptr<Program> program_;
   std::vector<State> states_;

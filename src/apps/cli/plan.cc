@@ -28,7 +28,7 @@ int PlanCommand(const std::vector<std::string>& arguments) {
       report.chunk = decoder->chunk();
     } catch (const Error& error) {
       // Not a decoder: planned as a plain graph, if its sizes are bounded.
-      if (error.code() != Code::kUnsupported) throw;
+      if (error.code() != Code::kUnsupported || error.message().rfind("strict mode", 0) == 0) throw;
     }
   }
   if (!planned) {
