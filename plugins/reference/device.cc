@@ -60,66 +60,6 @@ std::byte* Bytes(const ullage_region& region) {
                        : static_cast<std::byte*>(region.pointer);
 }
 
-void Call::Take(const plugin::Context& context, size_t input_count, size_t output_count,
-                const std::vector<int>& slots, bool waits) {
-  host_ = waits ? context.get() : nullptr;
-  scratches_ = 0;
-  input_views_.resize(input_count);
-  output_views_.resize(output_count);
-  inputs.assign(input_count, nullptr);
-  outputs.assign(output_count, nullptr);
-  workspaces.clear();
-  const auto copied = [&](const ullage_tensor& tensor) {
-    return tensor.dtype != 0 && !tensor.region.buffer && tensor.region.pointer && tensor.region.bytes > 0 &&
-           !waits;
-  };
-  uint64_t room = 0, at = 0;  // first the sizes of what is copied: the copies must not move
-  for (size_t i = 0; i < input_count; ++i) {
-    const ullage_tensor tensor = context.input(i);
-    if (copied(tensor)) room += Rounded(tensor.region.bytes);
-  }
-  if (host_bytes_.size() < room) host_bytes_.resize(room);
-  for (size_t i = 0; i < input_count; ++i) {
-    const ullage_tensor tensor = context.input(i);
-    if (tensor.dtype == 0) continue;
-    std::byte* data = Bytes(tensor.region);
-    if (copied(tensor)) {
-      std::memcpy(host_bytes_.data() + at, data, tensor.region.bytes);
-      data = host_bytes_.data() + at;
-      at += Rounded(tensor.region.bytes);
-    }
-    input_views_[i] = plugin::ViewOf(tensor, data);
-    inputs[i] = &input_views_[i];
-  }
-  for (size_t o = 0; o < output_count; ++o) {
-    const ullage_tensor tensor = context.output(o);
-    if (tensor.dtype == 0) continue;
-    output_views_[o] = plugin::ViewOf(tensor, Bytes(tensor.region));
-    outputs[o] = &output_views_[o];
-  }
-  for (int slot : slots) {
-    const ullage_region region = context.Workspace(static_cast<uint32_t>(slot), 0);
-    if (region.bytes > 0) workspaces.push_back({slot, region.bytes, Bytes(region)});
-  }
-}
-
-void Call::SetOutputShape(int i, const Shape& shape) {
-  const auto at = static_cast<size_t>(i);
-  if (at >= outputs.size() || !outputs[at]) return;
-  if (!host_) throw Failure(ULLAGE_FAILED, "a shape is stated after compute has returned");
-  const plugin::Context context(host_);
-  context.SetOutputShape(at, shape.dims());
-  const ullage_tensor tensor = context.output(at);
-  output_views_[at] = plugin::ViewOf(tensor, Bytes(tensor.region));
-}
-
-void* Call::GetScratchBuffer(size_t bytes, size_t alignment) {
-  if (!host_) throw Failure(ULLAGE_FAILED, "scratch of " + std::to_string(bytes) + " bytes was not planned");
-  constexpr uint32_t kFirst = 1000;  // beyond the slots of any kernel
-  return Bytes(
-      plugin::Context(host_).Scratch(kFirst + scratches_++, bytes, static_cast<uint32_t>(alignment)));
-}
-
 std::vector<ullage_space_info> Device::spaces() const {
   std::vector<ullage_space_info> all;
   for (auto kind : {ULLAGE_SPACE_DEVICE, ULLAGE_SPACE_WEIGHTS, ULLAGE_SPACE_PINNED}) {
@@ -161,6 +101,10 @@ void Device::GiveBack(uint64_t bytes) {
 
 void Device::Transfer(std::byte* target, const std::byte* source, uint64_t bytes) const {
   std::memmove(target, source, bytes);
+  Link(bytes);
+}
+
+void Device::Link(uint64_t bytes) const {
   if (settings_.bandwidth > 0)
     std::this_thread::sleep_for(
         std::chrono::duration<double>(static_cast<double>(bytes) / static_cast<double>(settings_.bandwidth)));

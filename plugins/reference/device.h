@@ -23,18 +23,19 @@
 #include <vector>
 
 #include "core/thread_team.h"
-#include "kernels/call_context.h"
-#include "sdk/plugin.h"
+#include "sdk/shared_kernel.h"
 
 namespace ullage::reference {
 
 struct Settings {
   int devices = 1;
   ullage_device_type type = ULLAGE_DEVICE_GPU;
-  uint64_t capacity = 0;   ///< bytes of each device
-  uint64_t bandwidth = 0;  ///< bytes per second; 0: no limit
-  uint64_t jitter_us = 0;  ///< most microseconds that a command is delayed, at random
-  uint64_t fuse = 0;       ///< most nodes that are run as one
+  uint64_t capacity = 0;    ///< bytes of each device
+  uint64_t bandwidth = 0;   ///< bytes per second; 0: no limit
+  uint64_t jitter_us = 0;   ///< most microseconds that a command is delayed, at random
+  uint64_t fuse = 0;        ///< most nodes that are run as one
+  bool peer_copies = true;  ///< copies between two of them skip the host
+  bool overlap = true;      ///< queues of one device work at the same time
 };
 
 /// Makes the N-th call fail. Thread-safe.
@@ -88,23 +89,6 @@ struct Point {
   std::shared_ptr<Fault> fault;
 };
 
-/// One call of a kernel: views of device memory, copies of host memory.
-class Call final : public kernels::CallContext {
- public:
-  explicit Call(ThreadTeam& team) : CallContext(team) {}
-  /// Takes what the host has for this call. `waits`: the host's call lasts until the kernel is done.
-  void Take(const plugin::Context& context, size_t input_count, size_t output_count,
-            const std::vector<int>& slots, bool waits);
-  void SetOutputShape(int i, const Shape& shape) override;
-  void* GetScratchBuffer(size_t bytes, size_t alignment) override;
-
- private:
-  ullage_context* host_ = nullptr;  // null: its call has returned
-  std::vector<TensorView> input_views_, output_views_;
-  std::vector<std::byte> host_bytes_;
-  uint32_t scratches_ = 0;
-};
-
 class Event;
 
 /// A queue with a thread. Calls come from one thread at a time.
@@ -119,14 +103,19 @@ class Stream {
   void Copy(const ullage_copy* copies, size_t count);
   /// Puts in a call that `fill` puts together; with `waits` it returns when the kernel is done and throws
   /// what that threw.
-  void Compute(const kernels::Kernel& kernel, const std::function<void(Call&)>& fill, bool waits);
+  /// Puts in the packing of a block of weights, which then come through the link.
+  void Pack(kernels::Kernel& kernel, int index, std::byte* target, uint64_t bytes);
+  void Compute(const kernels::Kernel& kernel, const std::function<void(plugin::SharedCall&)>& fill,
+               bool waits);
 
  private:
   struct Command {
-    explicit Command(ThreadTeam& team) : call(team) {}
-    enum Kind { kCompute, kCopy, kRecord, kWait } kind = kCopy;
+    explicit Command(ThreadTeam& team) : call(team, Bytes) {}
+    enum Kind { kCompute, kCopy, kPack, kRecord, kWait } kind = kCopy;
     const kernels::Kernel* kernel = nullptr;
-    Call call;
+    plugin::SharedCall call;
+    kernels::Kernel* packs = nullptr;
+    int block = 0;
     std::byte* target = nullptr;
     const std::byte* source = nullptr;
     uint64_t bytes = 0;
@@ -178,6 +167,7 @@ class Device {
   std::unique_ptr<Buffer> Reserve(ullage_space_kind space, uint64_t bytes, uint32_t alignment);
   ullage_memory_info memory() const;
   bool CanCopy(ullage_space_kind, ullage_space_kind) const { return true; }
+  bool CanCopyFrom(const Device&) const { return settings_.peer_copies; }
   void Copy(const ullage_copy* copies, size_t count, Stream* stream);
   std::unique_ptr<Stream> CreateStream();
   std::unique_ptr<Event> CreateEvent();
@@ -185,11 +175,17 @@ class Device {
   void EndRun() {}
 
   const Settings& settings() const { return settings_; }
+  /// Held by a queue at work where only one at a time may be.
+  std::unique_lock<std::mutex> Turn() {
+    return settings_.overlap ? std::unique_lock<std::mutex>() : std::unique_lock(turn_);
+  }
   Faults& faults() { return *faults_; }
   /// Throws OUT_OF_MEMORY when there are not so many bytes left.
   void Take(uint64_t bytes);
   void GiveBack(uint64_t bytes);
-  /// Copies, and lasts as long as the link would take.
+  /// Lasts as long as the link takes for so many bytes.
+  void Link(uint64_t bytes) const;
+  /// Copies through it.
   void Transfer(std::byte* target, const std::byte* source, uint64_t bytes) const;
 
  private:
@@ -197,6 +193,7 @@ class Device {
   std::shared_ptr<Faults> faults_;
   mutable std::mutex mutex_;
   uint64_t used_ = 0;
+  std::mutex turn_;
 };
 
 }  // namespace ullage::reference

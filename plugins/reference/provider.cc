@@ -34,6 +34,8 @@ class Provider {
     settings_.bandwidth = number("ep.reference.copy_bandwidth", 0, INT64_MAX);
     settings_.jitter_us = number("ep.reference.jitter_us", 0, 1000000);
     settings_.fuse = number("ep.reference.fuse", 0, 256);
+    settings_.overlap = number("ep.reference.overlap", 0, 1) != 0;
+    settings_.peer_copies = number("ep.reference.peer_copies", 0, 1) != 0;
     const std::string type = options.Text("ep.reference.type");
     if (type != "gpu" && type != "npu")
       throw Failure(ULLAGE_INVALID_ARGUMENT,
@@ -76,7 +78,7 @@ class Provider {
   void Tell(uint64_t, ullage_verdict) {}
   std::unique_ptr<plugin::Kernel> Compile(Device& device, uint64_t, const plugin::Graph& group) {
     auto kernel = std::make_unique<GroupKernel>(group, [&](const auto& info) { return Find(info); });
-    return std::make_unique<SharedKernel>(std::move(kernel), device, group.inputs(), group.outputs());
+    return std::make_unique<QueuedKernel>(std::move(kernel), device, group.inputs(), group.outputs());
   }
 
  private:
@@ -146,7 +148,7 @@ class Provider {
       const bool late =
           def.domain.empty() && std::find(std::begin(kLate), std::end(kLate), op) != std::end(kLate);
       entries_.push_back(std::make_unique<plugin::SharedEntry>(
-          def, bag_, 1, late, plugin::CreateKernel<SharedKernel, plugin::SharedEntry>));
+          def, bag_, 1, late, plugin::CreateKernel<QueuedKernel, plugin::SharedEntry>));
     }
     for (const auto& name : wanted)
       if (name != "all" && !found.count(name))
@@ -180,6 +182,9 @@ constexpr ullage_option_info kOptions[] = {
            "Most microseconds that a simulated device delays each command, at random."),
     Option("ep.reference.kernels", ULLAGE_OPTION_STRING, "all",
            "Operators that a simulated device supports, comma separated."),
+    Option("ep.reference.overlap", ULLAGE_OPTION_BOOL, "1", "A simulated device copies while it computes."),
+    Option("ep.reference.peer_copies", ULLAGE_OPTION_BOOL, "1",
+           "Copies between two simulated devices skip the host."),
     Option("ep.reference.type", ULLAGE_OPTION_STRING, "gpu",
            "What a simulated device is taken for: gpu or npu."),
     Option("ep.reference.types", ULLAGE_OPTION_STRING, "all",

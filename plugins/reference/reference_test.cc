@@ -293,5 +293,41 @@ TEST(Reference, AFailureInAQueueIsToldOnce) {
   EXPECT_EQ(bench.Get(3, bench.stream.get()), ramp);
 }
 
+TEST(Reference, CopiesBetweenItsDevices) {
+  for (const char* peers : {"1", "0"}) {
+    const auto provider = Make({{"devices", "2"}, {"peer_copies", peers}, {"jitter_us", "300"}});
+    const auto a = provider->Open(provider->devices().at(0)), b = provider->Open(provider->devices().at(1));
+    ASSERT_EQ(b->CopiesFrom(*a), *peers == '1');
+    ASSERT_EQ(a->CopiesFrom(*b), *peers == '1');
+    if (*peers == '0') continue;
+    constexpr int64_t kCount = 1000, kBytes = kCount * 4;
+    const auto from = a->Reserve(Space::kDevice, 2 * kBytes), to = b->Reserve(Space::kDevice, kBytes);
+    const auto first = a->CreateStream(), second = b->CreateStream();
+    const auto made = a->CreateEvent();
+    for (int round = 0; round < 20; ++round) {
+      const auto values = Ramp(kCount, static_cast<float>(round));
+      std::vector<float> back(kCount);
+      const auto* data = reinterpret_cast<const std::byte*>(values.data());
+      const providers::Copy in{data, from->data() + kBytes, kBytes};
+      const providers::Copy between{from->data() + kBytes, to->data(), kBytes};
+      const providers::Copy out{to->data(), reinterpret_cast<std::byte*>(back.data()), kBytes};
+      const bool queued = round % 2 == 0;
+      a->Run({&in, 1}, queued ? first.get() : nullptr);
+      made->Record(*first);
+      second->Wait(*made);
+      b->Run({&between, 1}, queued ? second.get() : nullptr);
+      b->Run({&out, 1}, queued ? second.get() : nullptr);
+      second->Finish();
+      EXPECT_EQ(back, values) << round;
+    }
+    // Beyond the end of the other's memory.
+    const auto longer = providers::Copy{from->data() + kBytes, to->data(), kBytes + 4};
+    EXPECT_EQ(CodeOf([&] { b->Run({&longer, 1}, nullptr); }), Code::kRuntime);
+  }
+  // Devices of two providers know nothing of each other.
+  const auto one = Make({{"devices", "2"}}), other = Make({{"devices", "3"}});
+  EXPECT_FALSE(one->Open(one->devices().at(0))->CopiesFrom(*other->Open(other->devices().at(1))));
+}
+
 }  // namespace
 }  // namespace ullage::reference

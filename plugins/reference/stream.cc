@@ -98,6 +98,16 @@ void Stream::Copy(const ullage_copy* copies, size_t count) {
   }
 }
 
+void Stream::Pack(kernels::Kernel& kernel, int index, std::byte* target, uint64_t bytes) {
+  Command& command = Next();
+  command.kind = Command::kPack;
+  command.packs = &kernel;
+  command.block = index;
+  command.target = target;
+  command.bytes = bytes;
+  Put();
+}
+
 void Stream::Record(const std::shared_ptr<Point>& point, uint64_t ticket) {
   Command& command = Next();
   command.kind = Command::kRecord;
@@ -115,7 +125,8 @@ void Stream::Wait(Event& event) {
   Put();
 }
 
-void Stream::Compute(const kernels::Kernel& kernel, const std::function<void(Call&)>& fill, bool waits) {
+void Stream::Compute(const kernels::Kernel& kernel, const std::function<void(plugin::SharedCall&)>& fill,
+                     bool waits) {
   device_.faults().Call("compute");
   Command& command = Next();
   command.kind = Command::kCompute;
@@ -156,12 +167,23 @@ void Stream::Do(Command& command) {
   std::shared_ptr<Fault> fault;
   try {
     switch (command.kind) {
-      case Command::kCompute:
+      case Command::kCompute: {
+        const auto turn = device_.Turn();
         if (!broken()) command.kernel->Compute(command.call);
         break;
-      case Command::kCopy:
+      }
+      case Command::kCopy: {
+        const auto turn = device_.Turn();
         if (!broken()) device_.Transfer(command.target, command.source, command.bytes);
         break;
+      }
+      case Command::kPack: {
+        const auto turn = device_.Turn();
+        if (broken()) break;
+        command.packs->Prepack(command.block, command.target, team_);
+        device_.Link(command.bytes);
+        break;
+      }
       case Command::kRecord: {
         Point& point = *command.point;
         const std::lock_guard lock(point.mutex);

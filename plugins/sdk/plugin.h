@@ -336,6 +336,7 @@ ullage_status* CreateKernel(void* state, const ullage_kernel_info* info, ullage_
 ///   Buffer    pointer()
 ///   Stream    Flush(); Finish(); Wait(Event&)
 ///   Event     Record(Stream&); Wait()
+/// A device with CanCopyFrom(Device&) is asked whether copies between the two skip the host.
 /// Without Stream and Event the device works while it is called; Copy() then has no queue. Of a device only
 /// Reserve() and Copy() are needed.
 /// The objects that the host holds are these; it releases them through the table. Names, options and the
@@ -449,6 +450,10 @@ ullage_provider_api ProviderTable() {
     t.run_begin = [](ullage_device* d) { device(d)->BeginRun(); };
     t.run_end = [](ullage_device* d) { device(d)->EndRun(); };
   }
+  if constexpr (requires(Device & d) { d.CanCopyFrom(d); })
+    t.can_copy_between = [](ullage_device* from, ullage_device* to) -> uint32_t {
+      return device(to)->CanCopyFrom(*device(from));
+    };
   return t;
 }
 

@@ -43,7 +43,8 @@ class Stream {
   virtual void Flush() = 0;
   /// Waits until all is done; throws what failed.
   virtual void Finish() = 0;
-  /// What follows waits for the event, recorded before on any queue of the same device.
+  /// What follows waits for the event, recorded before on any queue of the same device, or of one that this
+  /// device copies from.
   virtual void Wait(const Event& event) = 0;
 };
 
@@ -56,8 +57,8 @@ class Event {
   virtual void Wait() = 0;
 };
 
-/// Both ends in host memory or in regions of the device; at least one end in the device. Ranges of one batch
-/// do not overlap.
+/// Both ends in host memory or in regions of the device; at least one end in the device. The source may lie
+/// in a device that this one copies from. Ranges of one batch do not overlap.
 struct Copy {
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
@@ -85,6 +86,9 @@ class OpenDevice {
   virtual MemoryInfo memory() const = 0;
   virtual std::unique_ptr<Stream> CreateStream() = 0;
   virtual std::unique_ptr<Event> CreateEvent() = 0;
+  /// Whether copies from the other device skip the host: Run() then takes sources in its regions, and queues
+  /// of this device wait for its events.
+  virtual bool CopiesFrom(const OpenDevice& /*other*/) const { return false; }
   /// In the queue's order: the ends must live and rest until then. Without a queue: done on return.
   virtual void Run(std::span<const Copy> copies, Stream* stream) = 0;
   /// Around each Run of a session that uses the device; they may overlap.

@@ -67,6 +67,12 @@ Providers TwoGpus() {
   return {std::make_shared<TestGpu>("gpux", 2), Host()};
 }
 
+Providers Peers(int count = 2) {
+  auto gpus = std::make_shared<TestGpu>("gpux", count);
+  gpus->peers = true;
+  return {gpus, Host()};
+}
+
 std::unique_ptr<Session> Make(std::shared_ptr<Graph> graph, const std::string& rules,
                               Providers providers = TwoGpus(),
                               std::vector<ProfileSpec> profiles = {Rows(9), Rows(1)},
@@ -110,15 +116,17 @@ TEST(Devices, AnySplitGivesTheSameResults) {
         "gpux:0(up/); gpux:1(down/); cpu(Add, Relu)",
         "gpux:1(layers.0/, layers.2/, layers.4/, layers.6/); cpu(layers.)", "cpu(Relu, Reshape)",
         "gpux:0(Add); cpu(MatMul); gpux:1(Relu)"}) {
-    SCOPED_TRACE(rules);
-    const auto s = Make(Layers(), rules);
-    for (int round = 0; round < 8; ++round) {
-      ASSERT_EQ(RunOn(*s, 0, 7), expected);
-      ASSERT_EQ(RunOn(*s, 1, 1), one);
-    }
-    for (size_t d = 0; d < s->device_plans().size(); ++d) {
-      EXPECT_EQ(s->peak_bytes(d), s->device_plans()[d].tags.Sum()) << d;
-      EXPECT_EQ(s->allocations_during_run(d), 0) << d;
+    for (const bool peers : {false, true}) {
+      SCOPED_TRACE(StrCat(rules, peers ? ", peers" : ""));
+      const auto s = Make(Layers(), rules, peers ? Peers() : TwoGpus());
+      for (int round = 0; round < 8; ++round) {
+        ASSERT_EQ(RunOn(*s, 0, 7), expected);
+        ASSERT_EQ(RunOn(*s, 1, 1), one);
+      }
+      for (size_t d = 0; d < s->device_plans().size(); ++d) {
+        EXPECT_EQ(s->peak_bytes(d), s->device_plans()[d].tags.Sum()) << d;
+        EXPECT_EQ(s->allocations_during_run(d), 0) << d;
+      }
     }
   }
 }
@@ -205,6 +213,87 @@ TEST(Devices, GroupsRunAsOne) {
     }
     for (size_t d = 0; d < s->device_plans().size(); ++d)
       EXPECT_EQ(s->peak_bytes(d), s->device_plans()[d].tags.Sum()) << d;
+  }
+}
+
+/// Copies from device to device, from a device to the host, and waits of the host.
+struct Traffic {
+  explicit Traffic(const Session& s) {
+    for (const Step& step : s.program().steps())
+      if (step.kind == Step::Kind::kCopy && s.program().device(step.inputs[0]) != 0)
+        ++(s.program().device(step.outputs[0]) != 0 ? between : to_host);
+    for (const StepSync& sync : s.profile_plans()[0].plan->sync.steps())
+      waits += static_cast<int>(sync.awaited.size());
+  }
+  int between = 0, to_host = 0, waits = 0;
+};
+
+TEST(Devices, PeersCopyWithoutTheHost) {
+  const auto expected = Expected(7);
+  const char* const alternating =
+      "gpux:0(layers.0/, layers.2/, layers.4/, layers.6/); gpux:1(layers.1/, layers.3/, layers.5/, "
+      "layers.7/)";
+  const auto by_host = Make(Layers(), alternating);
+  const auto direct = Make(Layers(), alternating, Peers());
+  EXPECT_EQ(RunOn(*by_host, 0, 7), expected);
+  for (int round = 0; round < 200; ++round) ASSERT_EQ(RunOn(*direct, 0, 7), expected) << round;
+  // From each layer to the next, and two results.
+  EXPECT_EQ(Traffic(*by_host).between, 0);
+  EXPECT_EQ(Traffic(*by_host).to_host, 8);
+  EXPECT_EQ(Traffic(*direct).between, 7);
+  EXPECT_EQ(Traffic(*direct).to_host, 2);
+  EXPECT_GT(Traffic(*by_host).waits, 6);
+  EXPECT_EQ(Traffic(*direct).waits, 0);
+  const auto host_bytes = [](const Session& s) { return s.device_plan().tags.Sum(); };
+  EXPECT_LT(host_bytes(*direct), host_bytes(*by_host));
+}
+
+TEST(Devices, PeersTakeOverMemoryInOrder) {
+  // Three devices in turns, and a value of the first that all of them read late; every queue may be late.
+  const auto expected = Expected(7);
+  const auto s = Make(Layers(),
+                      "gpux:0(layers.0/, layers.3/, layers.6/); gpux:1(layers.1/, layers.4/, layers.7/); "
+                      "gpux:2(layers.2/, layers.5/)",
+                      Peers(3));
+  EXPECT_EQ(Traffic(*s).between, 7);
+  for (int round = 0; round < 300; ++round) ASSERT_EQ(RunOn(*s, 0, 7), expected) << round;
+  const auto parts = Make(Layers(), "gpux:0(up/, Add); gpux:1(down/, layers.4/); gpux:2(Relu)", Peers(3));
+  EXPECT_GT(Traffic(*parts).between, 16);
+  for (int round = 0; round < 300; ++round) ASSERT_EQ(RunOn(*parts, 0, 7), expected) << round;
+}
+
+/// A chain on one device of which the other device reads the beginning: nothing comes back.
+std::shared_ptr<Graph> Aside(int length) {
+  auto g = std::make_shared<Graph>();
+  g->name = "aside";
+  g->opsets = {{"", 21}};
+  ValueId x = g->AddInput("x", DType::kFloat, graph::DeclaredShape{{-1, "s"}, {16, ""}});
+  for (int i = 0; i < length; ++i) {
+    const ValueId y = g->AddValue("y" + std::to_string(i));
+    // Not over its input: the memory of two values changes hands.
+    g->AddNode("", "Softmax", "main" + std::to_string(i), {x}, {y});
+    if (i == 0) {
+      const ValueId z = g->AddValue("z");
+      g->AddNode("", "Neg", "aside", {y}, {z});
+      g->outputs.push_back(z);
+    }
+    x = y;
+  }
+  g->outputs.push_back(x);
+  return g;
+}
+
+TEST(Devices, SourcesOfPeersAreNotHeldForever) {
+  const auto host = Make(Aside(60), "", {Host()}, {Rows(9)});
+  const auto expected = RunOn(*host, 0, 9);
+  const auto s = Make(Aside(60), "gpux:0(main); gpux:1(aside)", Peers(), {Rows(9)});
+  EXPECT_EQ(Traffic(*s).between, 1);
+  for (int round = 0; round < 300; ++round) ASSERT_EQ(RunOn(*s, 0, 9), expected) << round;
+  const auto& plan = *s->profile_plans()[0].plan;
+  for (const auto& item : plan.items) {
+    if (item.name == "y0") {
+      EXPECT_LT(item.last, 30);
+    }
   }
 }
 

@@ -191,6 +191,11 @@ class Program::Builder {
     return static_cast<ValueId>(p.roots_.size() - 1);
   }
 
+  bool CopiesDirectly(int from, int to) const {
+    const auto open = [&](int d) { return placed_.devices()[static_cast<size_t>(d - 1)].device.open; };
+    return open(to)->CopiesFrom(*open(from));
+  }
+
   /// The value on that device: itself, or the one copy that there is for all who read it there.
   ValueId On(ValueId v, int device, graph::NodeId reader) {
     Program& p = *program_;
@@ -203,7 +208,8 @@ class Program::Builder {
     }
     if (p.kind(v) != graph::TypeKind::kTensor)
       Throw(Code::kUnsupported, "value ", p.name(v), " is a sequence or an optional, which stay on the host");
-    const ValueId from = p.device(v) != 0 && device != 0 ? On(v, 0, reader) : v;
+    const bool by_host = p.device(v) != 0 && device != 0 && !CopiesDirectly(p.device(v), device);
+    const ValueId from = by_host ? On(v, 0, reader) : v;
     Step step;
     step.kind = Step::Kind::kCopy;
     step.node = reader;

@@ -39,7 +39,7 @@ struct Step {
     kLoop,
     kScan,
     kSequenceMap,
-    kCopy,   ///< output 0 has the contents of input 0 in another memory; one of them is the host's
+    kCopy,   ///< output 0 has the contents of input 0 in another memory
     kFused,  ///< one kernel for several nodes
   };
   Kind kind = Kind::kKernel;
@@ -57,7 +57,8 @@ struct Step {
   bool runs_bodies() const {
     return kind == Kind::kIf || kind == Kind::kLoop || kind == Kind::kScan || kind == Kind::kSequenceMap;
   }
-  /// Where it runs: 0 is the host; of a copy the end that is not the host.
+  /// Where it runs: 0 is the host; of a copy the device that it goes to, or comes from when it goes to the
+  /// host.
   int device = 0;
   const ops::OpInfo* op = nullptr;
   const kernels::KernelDef* def = nullptr;

@@ -33,15 +33,18 @@ SyncPlan::SyncPlan(const Program& program, const std::vector<ValueId>& external)
         !view || std::find(external.begin(), external.end(), step.outputs[0]) != external.end();
     sync.alone = step.runs_bodies();
     if (step.device != 0 && moves) sync.stream = 2 * step.device - (step.kind == Step::Kind::kCopy ? 0 : 1);
+    const bool between = step.kind == Step::Kind::kCopy && program.device(step.inputs[0]) != 0 &&
+                         program.device(step.outputs[0]) != 0;
     const auto needs = [&](ValueId v) {
       if (v == kNone) return;
       const int32_t w = writer[static_cast<size_t>(program.root(v))];
       if (w < 0 || w <= alone) return;
       const int32_t made_on = steps_[static_cast<size_t>(w)].stream;
       if (made_on == sync.stream || made_on == 0) return;
-      // A queue of the same device can wait for itself; everything else is the host's to await.
+      // A queue of the same device can wait for itself, and a copy between devices for its source; everything
+      // else is the host's to await.
       const bool same_device = sync.stream != 0 && (made_on + 1) / 2 == (sync.stream + 1) / 2;
-      auto& list = same_device ? sync.waits : sync.awaited;
+      auto& list = same_device || between ? sync.waits : sync.awaited;
       if (!Contains(list, w)) list.push_back(w);
       steps_[static_cast<size_t>(w)].records = true;
     };
@@ -66,12 +69,57 @@ int64_t SyncPlan::KnownDone(int64_t copy) const {
   return static_cast<int64_t>(steps_.size());
 }
 
-void SyncPlan::ExtendLives(const Program& program, std::vector<int64_t>* last) const {
+std::vector<std::vector<int64_t>> SyncPlan::Clocks() const {
+  const memory::StepOrder order = Order();
+  const int32_t streams = 1 + *std::max_element(order.streams.begin(), order.streams.end());
+  std::vector<std::vector<int64_t>> clocks(steps_.size(),
+                                           std::vector<int64_t>(static_cast<size_t>(streams), -1));
+  std::vector<std::vector<int64_t>> signals(steps_.size());
+  for (const auto& event : order.events) signals[static_cast<size_t>(event.wait)].push_back(event.signal);
+  std::vector<int64_t> previous(static_cast<size_t>(streams), -1);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const auto learn = [&](int64_t from) {
+      if (from < 0) return;
+      const auto& other = clocks[static_cast<size_t>(from)];
+      for (size_t s = 0; s < other.size(); ++s) clocks[i][s] = std::max(clocks[i][s], other[s]);
+      auto& own = clocks[i][static_cast<size_t>(order.streams[static_cast<size_t>(from)])];
+      own = std::max(own, from);
+    };
+    auto& before = previous[static_cast<size_t>(order.streams[i])];
+    learn(before);
+    for (const int64_t from : signals[i]) learn(from);
+    before = static_cast<int64_t>(i);
+  }
+  return clocks;
+}
+
+int64_t SyncPlan::DoneOn(int d, int64_t copy, const std::vector<std::vector<int64_t>>& clocks) {
+  constexpr int kPatience = 16;  // steps; a wait after so many of them costs nothing as a rule
+  const auto queue = static_cast<size_t>(steps_[static_cast<size_t>(copy)].stream);
+  int passed = 0;
+  for (size_t i = static_cast<size_t>(copy) + 1; i < steps_.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    if (steps_[i].alone) return at;
+    if (steps_[i].stream != 2 * d - 1) continue;
+    if (clocks[i][queue] >= copy) return at;
+    if (++passed < kPatience) continue;
+    AddWait(static_cast<int32_t>(at), static_cast<int32_t>(copy));
+    return at;
+  }
+  return static_cast<int64_t>(steps_.size());
+}
+
+void SyncPlan::ExtendLives(const Program& program, std::vector<int64_t>* last) {
   const auto end = static_cast<int64_t>(steps_.size());
+  std::vector<std::vector<int64_t>> clocks;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = program.steps()[i];
     if (step.kind != Step::Kind::kCopy) continue;
-    const int64_t done = std::min(KnownDone(static_cast<int64_t>(i)) + 1, end);
+    const auto at = static_cast<int64_t>(i);
+    const int source = program.device(step.inputs[0]);
+    const bool between = source != 0 && program.device(step.outputs[0]) != 0;
+    if (between && clocks.empty()) clocks = Clocks();
+    const int64_t done = std::min((between ? DoneOn(source, at, clocks) : KnownDone(at)) + 1, end);
     // Whoever takes over the source's memory is ordered behind the copy through the host.
     auto& life = (*last)[static_cast<size_t>(program.root(step.inputs[0]))];
     life = std::max(life, done);

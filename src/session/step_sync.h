@@ -2,7 +2,8 @@
 ///
 /// The host issues the steps in order. What it does itself is done when the next step is issued. A device
 /// computes in one queue and copies in another, each in the order of issue; steps of different queues are
-/// ordered by events only. Steps with sub-graphs begin and end with all queues empty.
+/// ordered by events only. A copy between two devices is made in the queue of the one that it goes to, which
+/// waits for the other's events. Steps with sub-graphs begin and end with all queues empty.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ class SyncPlan {
   const std::vector<StepSync>& steps() const { return steps_; }
 
   /// Raises the ends of lives (by value, of roots; one behind the last step that uses it) to where the host
-  /// knows that queues are done with the memory.
-  void ExtendLives(const Program& program, std::vector<int64_t>* last) const;
+  /// knows that queues are done with the memory, or the device's own queue does; it may be made to wait.
+  void ExtendLives(const Program& program, std::vector<int64_t>* last);
   /// The step reads or writes the bytes of its inputs: it is no view, and wants to know more than a shape.
   bool touches(int64_t step) const { return touches_[static_cast<size_t>(step)] != 0; }
   /// Lets step `at` wait for step `before`.
@@ -47,6 +48,10 @@ class SyncPlan {
  private:
   /// The first step, not before `from`, at which the host knows that step `copy` is done.
   int64_t KnownDone(int64_t copy) const;
+  /// Of a copy that another device makes from device d: a step of d's behind which it is done.
+  int64_t DoneOn(int d, int64_t copy, const std::vector<std::vector<int64_t>>& clocks);
+  /// By step and queue: the last step of the queue that is done for certain when the step begins; -1: none.
+  std::vector<std::vector<int64_t>> Clocks() const;
   std::vector<StepSync> steps_;
   std::vector<uint8_t> touches_;  // by step
 };

@@ -18,6 +18,7 @@
 #include <random>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "providers/device.h"
@@ -85,7 +86,8 @@ class TestRegion final : public providers::Region {
 /// A thread that works through what it is given.
 class TestStream final : public providers::Stream {
  public:
-  explicit TestStream(unsigned seed) : random_(seed), thread_([this] { Work(); }) {}
+  TestStream(const providers::OpenDevice& device, unsigned seed)
+      : device_(device), random_(seed), thread_([this] { Work(); }) {}
   ~TestStream() override {
     Put({});
     thread_.join();
@@ -131,6 +133,7 @@ class TestStream final : public providers::Stream {
     }
   }
 
+  const providers::OpenDevice& device_;
   std::minstd_rand random_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -142,6 +145,7 @@ class TestStream final : public providers::Stream {
 
 class TestEvent final : public providers::Event {
  public:
+  explicit TestEvent(const providers::OpenDevice& device) : device_(device) {}
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
@@ -163,18 +167,46 @@ class TestEvent final : public providers::Event {
     if (state_) state_->Await();
   }
   std::shared_ptr<State> state() const { return state_; }
+  const providers::OpenDevice& device() const { return device_; }
 
  private:
+  const providers::OpenDevice& device_;
   std::shared_ptr<State> state_;
 };
 
 inline void TestStream::Wait(const providers::Event& event) {
-  if (const auto state = static_cast<const TestEvent&>(event).state()) Put([state] { state->Await(); });
+  const auto& point = static_cast<const TestEvent&>(event);
+  if (&point.device() != &device_ && !device_.CopiesFrom(point.device()))
+    throw Error(Code::kRuntime, "a queue waits for a device that it knows nothing of");
+  if (const auto state = point.state()) Put([state] { state->Await(); });
 }
+
+/// The memories of devices that copy from one another.
+struct TestPeers {
+  std::mutex mutex;
+  std::vector<const TestMemory*> memories;
+  const TestMemory* Find(const void* address) {
+    const std::lock_guard lock(mutex);
+    for (const TestMemory* memory : memories)
+      if (memory->Has(address)) return memory;
+    return nullptr;
+  }
+};
 
 class TestDevice final : public providers::OpenDevice {
  public:
-  explicit TestDevice(providers::DeviceInfo info) : info_(std::move(info)) {}
+  /// `peers` may be null.
+  explicit TestDevice(providers::DeviceInfo info, std::shared_ptr<TestPeers> peers = nullptr)
+      : info_(std::move(info)), peers_(std::move(peers)) {
+    if (!peers_) return;
+    const std::lock_guard lock(peers_->mutex);
+    peers_->memories.push_back(&memory_);
+  }
+  ~TestDevice() override {
+    if (!peers_) return;
+    const std::lock_guard lock(peers_->mutex);
+    std::erase(peers_->memories, &memory_);
+  }
   const providers::DeviceInfo& info() const override { return info_; }
   int64_t alignment() const override { return 256; }
   int64_t max_region(providers::Space) const override { return max_region_bytes; }
@@ -182,14 +214,18 @@ class TestDevice final : public providers::OpenDevice {
     return std::make_unique<TestRegion>(memory_, bytes);
   }
   providers::MemoryInfo memory() const override { return {info_.free_bytes, info_.capacity_bytes, 0}; }
-  std::unique_ptr<providers::Stream> CreateStream() override { return std::make_unique<TestStream>(++seed_); }
-  std::unique_ptr<providers::Event> CreateEvent() override { return std::make_unique<TestEvent>(); }
+  std::unique_ptr<providers::Stream> CreateStream() override {
+    return std::make_unique<TestStream>(*this, ++seed_);
+  }
+  std::unique_ptr<providers::Event> CreateEvent() override { return std::make_unique<TestEvent>(*this); }
   void Run(std::span<const providers::Copy> copies, providers::Stream* stream) override {
     for (const auto& copy : copies) {
       if (!memory_.Has(copy.source) && !memory_.Has(copy.target))
         throw Error(Code::kRuntime, "a copy that has nothing to do with the device");
-      const auto job = [this, copy] {
-        std::memcpy(memory_.Open(copy.target), memory_.Open(copy.source), static_cast<size_t>(copy.bytes));
+      const auto* from = memory_.Has(copy.source) || !peers_ ? nullptr : peers_->Find(copy.source);
+      if (!from) from = &memory_;
+      const auto job = [this, copy, from] {
+        std::memcpy(memory_.Open(copy.target), from->Open(copy.source), static_cast<size_t>(copy.bytes));
       };
       if (stream)
         static_cast<TestStream*>(stream)->Put(job);
@@ -197,11 +233,15 @@ class TestDevice final : public providers::OpenDevice {
         job();
     }
   }
+  bool CopiesFrom(const providers::OpenDevice& other) const override {
+    return peers_ && static_cast<const TestDevice&>(other).peers_ == peers_;
+  }
   TestMemory& addresses() { return memory_; }
   int64_t max_region_bytes = INT64_MAX;
 
  private:
   providers::DeviceInfo info_;
+  std::shared_ptr<TestPeers> peers_;
   TestMemory memory_;
   unsigned seed_ = 0;
 };

@@ -10,19 +10,26 @@
 
 #include "kernels/call_context.h"
 #include "kernels/lookup.h"
+#include "kernels/queued_prepack.h"
 #include "ops/catalogue.h"
 #include "session/test_device.h"
 
 namespace ullage::session::test {
 
 /// A kernel of the host that runs in the queue, on the open side of the memory.
-class TestKernel final : public kernels::Kernel {
+class TestKernel final : public kernels::Kernel, public kernels::QueuedPrepack {
  public:
   TestKernel(std::unique_ptr<kernels::Kernel> inner, TestDevice& device, uint32_t host_inputs)
       : inner_(std::move(inner)), device_(device), host_inputs_(host_inputs) {}
   std::vector<kernels::PrepackRequirement> PlanPrepack() const override { return inner_->PlanPrepack(); }
   void Prepack(int index, std::byte* out, ThreadTeam& threads) override {
     inner_->Prepack(index, device_.addresses().Open(out), threads);
+  }
+  void PrepackIn(providers::Stream& stream, int index, std::byte* out) override {
+    static_cast<TestStream&>(stream).Put([this, index, out] {
+      ThreadTeam alone(1);
+      Prepack(index, out, alone);
+    });
   }
   void Prepare(std::span<const std::byte* const>, providers::Stream*) override { prepared_ = true; }
   void DeclareWorkspaceRequirements(const kernels::WorkspaceShapes& shapes,
@@ -105,13 +112,15 @@ class TestGpu final : public providers::Provider {
   }
   const kernels::Registry& registry() const override { return registry_; }
   std::unique_ptr<providers::OpenDevice> Open(const providers::DeviceInfo& device) const override {
-    auto opened = std::make_unique<TestDevice>(device);
+    auto opened = std::make_unique<TestDevice>(device, peers ? peers_ : nullptr);
     opened->max_region_bytes = max_region_bytes;
     return opened;
   }
   int64_t max_region_bytes = INT64_MAX;
+  bool peers = false;  ///< copies between its devices skip the host
 
  private:
+  std::shared_ptr<TestPeers> peers_ = std::make_shared<TestPeers>();
   std::string name_;
   int count_;
   kernels::Registry registry_;

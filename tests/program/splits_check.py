@@ -234,9 +234,11 @@ def splits(decoder, device):
     }
     if device == "reference":
         two = [*one, "--option", "ep.reference.devices=2"]
+        by_host = [*two, "--option", "ep.reference.peer_copies=0"]
         all_of.update({
             "two devices, halves": by_layer(lambda k: "reference:0" if k < half else "reference:1", two),
             "two devices, alternating": by_layer(lambda k: f"reference:{k % 2}", two),
+            "two devices, alternating, by the host": by_layer(lambda k: f"reference:{k % 2}", by_host),
             "two devices, attention and mlp": words("reference:0(attn); reference:1(mlp)", two),
             "two devices and the host": by_layer(lambda k: ("reference:0", "reference:1", "cpu")[k % 3], two),
             "two devices, late": words("reference:0(attn); reference:1(mlp)", [*two, "--option", "ep.reference.jitter_us=100"]),
@@ -246,7 +248,7 @@ def splits(decoder, device):
         all_of["with reference"] = by_layer(lambda k: device if k < half else "reference", ["--device", f"{device},reference", *exact])
         all_of["attention, mlp on reference"] = words(f"{device}(attn); reference(mlp)", ["--device", f"{device},reference", *exact])
     if n < 2:
-        all_of = {k: v for k, v in all_of.items() if k not in ("second half", "two devices, alternating")}
+        all_of = {k: v for k, v in all_of.items() if k not in ("second half", "two devices, alternating", "two devices, alternating, by the host")}
     return all_of
 
 

@@ -275,8 +275,8 @@ typedef struct ullage_kernel_api {
                             size_t capacity, size_t* needed);
   ullage_status* (*plan_prepack)(ullage_kernel* kernel, ullage_prepack_block* blocks, size_t capacity,
                                  size_t* needed);
-  /* Fills block `index` in `target`; sources are constants of the node. Without a stream it is done on
-   * return. */
+  /* Fills block `index` in `target`; sources are constants of the node, which rest until the stream is done.
+   * Without a stream it is done on return. */
   ullage_status* (*prepack)(ullage_kernel* kernel, size_t index, const ullage_region* target,
                             ullage_stream* stream);
   /* Where block `index` lies for good, whoever filled it. */
@@ -436,6 +436,10 @@ typedef struct ullage_provider_api {
   /* Optional, around each Run that uses the device; Runs may overlap. */
   void (*run_begin)(ullage_device* device);
   void (*run_end)(ullage_device* device);
+  /* Optional: 1: between these two devices of the provider, both open, no copy needs the host: `copy` and the
+   * queues of `target` take sources in buffers of `source` and wait for its events. Else the host is in
+   * between. */
+  uint32_t (*can_copy_between)(ullage_device* source, ullage_device* target);
 } ullage_provider_api;
 
 typedef struct ullage_plugin_api {

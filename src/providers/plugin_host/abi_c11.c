@@ -31,6 +31,7 @@ PLACE(ullage_proposal, estimate, 32);
 SIZE(ullage_option_info, 40);
 PLACE(ullage_provider_api, create, 56);
 PLACE(ullage_provider_api, run_end, 280);
+PLACE(ullage_provider_api, can_copy_between, 288);
 PLACE(ullage_host_api, create_status, 16);
 PLACE(ullage_host_api, stream, 296);
 PLACE(ullage_host_api, attribute_string_at, 304);

@@ -138,14 +138,37 @@ Instance::~Instance() {
   api_.release(handle_);
 }
 
+void Instance::Opened(const DeviceHandle* device) const {
+  const std::lock_guard lock(mutex_);
+  open_.push_back(device);
+}
+
+void Instance::Closed(const DeviceHandle* device) const {
+  const std::lock_guard lock(mutex_);
+  std::erase(open_, device);
+}
+
+ullage_space_kind Instance::FindElsewhere(const DeviceHandle& asking, const void* address, int64_t bytes,
+                                          ullage_region* region) const {
+  const std::lock_guard lock(mutex_);
+  for (const DeviceHandle* device : open_) {
+    if (device == &asking) continue;
+    const auto space = device->Find(address, bytes, region);
+    if (space != ULLAGE_SPACE_HOST) return space;
+  }
+  return ULLAGE_SPACE_HOST;
+}
+
 DeviceHandle::DeviceHandle(std::shared_ptr<const Instance> instance, int ordinal, std::string name,
                            uint32_t flags)
     : instance_(std::move(instance)), subject_("device " + name), flags_(flags) {
   Check(api().open_device(instance_->handle(), ordinal, &device_), subject_);
   if (!device_) Throw(Code::kRuntime, subject_, ": was opened as nothing");
+  instance_->Opened(this);
 }
 
 DeviceHandle::~DeviceHandle() {
+  if (device_) instance_->Closed(this);
   api().close_device(device_);
 }
 
@@ -275,6 +298,13 @@ std::unique_ptr<providers::Event> PluginDevice::CreateEvent() {
   return std::make_unique<PluginEvent>(handle_);
 }
 
+bool PluginDevice::CopiesFrom(const providers::OpenDevice& other) const {
+  const auto* source = dynamic_cast<const PluginDevice*>(&other);
+  if (!source || &source->handle_->instance() != &handle_->instance()) return false;
+  const auto& api = handle_->api();
+  return api.can_copy_between && api.can_copy_between(source->handle_->get(), handle_->get()) != 0;
+}
+
 void PluginDevice::Run(std::span<const providers::Copy> copies, providers::Stream* stream) {
   ullage_stream* queue = stream ? static_cast<PluginStream*>(stream)->handle() : nullptr;
   std::array<ullage_copy, 16> batch;
@@ -287,7 +317,9 @@ void PluginDevice::Run(std::span<const providers::Copy> copies, providers::Strea
     if (copy.bytes <= 0) continue;
     ullage_copy& c = batch[n];
     c.size = sizeof(c);
-    const auto from = handle_->Find(copy.source, copy.bytes, &c.source);
+    auto from = handle_->Find(copy.source, copy.bytes, &c.source);
+    if (from == ULLAGE_SPACE_HOST && handle_->api().can_copy_between)
+      from = handle_->instance().FindElsewhere(*handle_, copy.source, copy.bytes, &c.source);
     const auto to = handle_->Find(copy.target, copy.bytes, &c.target);
     if (from == ULLAGE_SPACE_HOST && to == ULLAGE_SPACE_HOST)
       Throw(Code::kRuntime, handle_->subject(), ": asked for a copy within host memory");

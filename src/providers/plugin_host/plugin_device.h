@@ -4,13 +4,17 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <vector>
 
 #include "providers/device.h"
 #include "ullage/plugin/abi.h"
 
 namespace ullage::plugin_host {
+
+class DeviceHandle;
 
 /// A provider instance of a plugin, with the table of functions as far as both sides know it; released with
 /// the last of whatever it made.
@@ -26,7 +30,16 @@ class Instance {
   ullage_provider* handle() const { return handle_; }
   const std::string& name() const { return name_; }
 
+  /// Its open devices. Thread-safe.
+  void Opened(const DeviceHandle* device) const;
+  void Closed(const DeviceHandle* device) const;
+  /// DeviceHandle::Find() in another one than `asking`.
+  ullage_space_kind FindElsewhere(const DeviceHandle& asking, const void* address, int64_t bytes,
+                                  ullage_region* region) const;
+
  private:
+  mutable std::mutex mutex_;
+  mutable std::vector<const DeviceHandle*> open_;
   ullage_provider_api api_;
   std::string name_;
   ullage_provider* handle_ = nullptr;
@@ -41,6 +54,7 @@ class DeviceHandle {
   DeviceHandle& operator=(const DeviceHandle&) = delete;
 
   const ullage_provider_api& api() const { return instance_->api(); }
+  const Instance& instance() const { return *instance_; }
   ullage_device* get() const { return device_; }
   const std::string& subject() const { return subject_; }  ///< "device opencl:0"
   bool offsets() const { return flags_ & ULLAGE_DEVICE_BUFFER_OFFSETS; }
@@ -95,6 +109,7 @@ class PluginDevice final : public providers::OpenDevice {
   providers::MemoryInfo memory() const override;
   std::unique_ptr<providers::Stream> CreateStream() override;
   std::unique_ptr<providers::Event> CreateEvent() override;
+  bool CopiesFrom(const providers::OpenDevice& other) const override;
   void Run(std::span<const providers::Copy> copies, providers::Stream* stream) override;
   void BeginRun() override;
   void EndRun() override;

@@ -6,6 +6,7 @@
 
 #include "core/checked.h"
 #include "kernels/late_kernel.h"
+#include "kernels/queued_prepack.h"
 #include "ops/catalogue.h"
 #include "providers/plugin_host/status.h"
 #include "providers/plugin_host/structs.h"
@@ -98,7 +99,7 @@ std::vector<kernels::PrepackRequirement> Blocks(const KernelParts& parts, const 
 }
 
 template <class Base>
-class Adapter final : public Base {
+class Adapter final : public Base, public kernels::QueuedPrepack {
  public:
   Adapter(const KernelParts& parts, const ullage_kernel_api& api)
       : parts_(parts), api_(api), blocks_(Blocks(parts, api)) {}
@@ -109,6 +110,10 @@ class Adapter final : public Base {
   void Prepack(int index, std::byte* out, ThreadTeam&) override {
     const ullage_region target = BlockAt(static_cast<size_t>(index), out);
     Check(api_.prepack(parts_.kernel, static_cast<size_t>(index), &target, nullptr), parts_.subject);
+  }
+  void PrepackIn(providers::Stream& stream, int index, std::byte* out) override {
+    const ullage_region target = BlockAt(static_cast<size_t>(index), out);
+    Check(api_.prepack(parts_.kernel, static_cast<size_t>(index), &target, QueueOf(&stream)), parts_.subject);
   }
 
   void Prepare(std::span<const std::byte* const> places, providers::Stream* stream) override {

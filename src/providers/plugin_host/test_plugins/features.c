@@ -601,6 +601,7 @@ static const ullage_provider_api kProvider = {
         RUBBISH(ullage_status * (*)(ullage_provider*, ullage_device*, const ullage_graph*, ullage_sink*)),
     .run_begin = RUBBISH(void (*)(ullage_device*)),
     .run_end = RUBBISH(void (*)(ullage_device*)),
+    .can_copy_between = RUBBISH(uint32_t(*)(ullage_device*, ullage_device*)),
 #else
     .propose = Propose,
     .verdict = Verdict,
