@@ -269,6 +269,7 @@ const ullage_provider_api kProvider = {
     .compile = Compile,
     .run_begin = nullptr,
     .run_end = nullptr,
+    .can_copy_between = nullptr,
 };
 const ullage_provider_api* const kProviders[] = {&kProvider};
 

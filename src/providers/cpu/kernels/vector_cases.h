@@ -42,6 +42,12 @@ inline TestTensor TensorOf(const Json& j) {
   TestTensor t;
   t.dtype = static_cast<DType>(j.at("dtype").get<int>());
   for (int64_t d : j.at("shape")) t.shape.push_back(d);
+  if (const auto it = j.find("high16"); it != j.end()) {  // of floats whose lower halves are 0
+    const std::vector<std::byte> halves = FromBase64(it->get<std::string>());
+    t.bytes.resize(2 * halves.size());
+    for (size_t i = 0; i < halves.size(); ++i) t.bytes[2 * (i - i % 2) + 2 + i % 2] = halves[i];
+    return t;
+  }
   t.bytes = FromBase64(j.at("data").get<std::string>());
   return t;
 }
