@@ -22,6 +22,9 @@ class WidenedWeights {
       if (graph::IsFilledLater(*weight.wide)) sources_[weight.wide.get()] = weight.source;
   }
   bool has(const graph::Constant* c) const { return sources_.count(c) > 0; }
+  bool has_any(std::span<const graph::Constant* const> all) const {
+    return std::any_of(all.begin(), all.end(), [this](const auto* c) { return has(c); });
+  }
   /// They will be wanted at the same time.
   void Plan(std::span<const graph::Constant* const> together) {
     int64_t bytes = 0;
