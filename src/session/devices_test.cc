@@ -154,9 +154,20 @@ class ProductAndRelu final : public kernels::Kernel {
   std::unique_ptr<kernels::Kernel> product_;
 };
 
+/// Does not say how much scratch it wants.
+class Unsure final : public kernels::Kernel {
+ public:
+  void DeclareWorkspaceRequirements(const kernels::WorkspaceShapes&,
+                                    std::vector<memory::WorkspaceRequirement>& slots) const override {
+    slots.emplace_back().status = memory::WorkspaceStatus::kUnknown;
+  }
+  void Compute(kernels::KernelContext&) const override {}
+};
+
 /// Fuses every Relu with what it reads.
 class FusingGpu final : public providers::Provider {
  public:
+  explicit FusingGpu(bool unsure = false) : unsure_(unsure) {}
   std::string_view name() const override { return gpu_.name(); }
   std::vector<providers::DeviceInfo> devices() const override { return gpu_.devices(); }
   const kernels::Registry& registry() const override { return gpu_.registry(); }
@@ -180,6 +191,7 @@ class FusingGpu final : public providers::Provider {
   std::unique_ptr<kernels::Kernel> Compile(providers::OpenDevice& device, uint64_t,
                                            const providers::Group& group,
                                            std::span<const kernels::KernelInfo> nodes) const override {
+    if (unsure_) return std::make_unique<Unsure>();
     EXPECT_EQ(nodes.size(), 2u);
     EXPECT_EQ(group.outputs, nodes[1].node.outputs);
     kernels::KernelInfo host = nodes[0];
@@ -193,6 +205,7 @@ class FusingGpu final : public providers::Provider {
 
  private:
   TestGpu gpu_{"gpux", 2};
+  const bool unsure_;
 };
 
 TEST(Devices, GroupsRunAsOne) {
@@ -294,6 +307,17 @@ TEST(Devices, SourcesOfPeersAreNotHeldForever) {
     if (item.name == "y0") {
       EXPECT_LT(item.last, 30);
     }
+  }
+}
+
+TEST(Devices, GroupsStateTheirScratch) {
+  try {
+    Make(Layers(), "", {std::make_shared<FusingGpu>(true), Host()});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kUnsupported);
+    EXPECT_NE(e.message().find("Relu that gpux:0 compiled does not state its scratch"), std::string::npos)
+        << e.message();
   }
 }
 

@@ -318,7 +318,23 @@ class Program::Builder {
       p.devices_[static_cast<size_t>(v)] = step.device;
     }
     step.outputs = group.outputs;
+    RequireStatedWorkspace(step);
     p.steps_.push_back(std::move(step));
+  }
+
+  /// A device takes no memory while it runs.
+  void RequireStatedWorkspace(const Step& step) const {
+    std::vector<ops::ValueFacts> in, out;
+    for (ValueId v : step.inputs) in.push_back(facts_.of(program_->source(v)));
+    for (ValueId v : step.outputs) out.push_back(facts_.of(v));
+    std::vector<memory::WorkspaceRequirement> slots;
+    step.kernel->DeclareWorkspaceRequirements({in, out, threads_}, slots);
+    for (const auto& slot : slots)
+      if (slot.status == memory::WorkspaceStatus::kUnknown)
+        Throw(Code::kUnsupported, "the group of ", step.members.size(), " nodes up to ",
+              graph_.node(step.node).name, " that ",
+              program_->device_names_[static_cast<size_t>(step.device - 1)],
+              " compiled does not state its scratch");
   }
 
   /// What the step reads, in the memory where it reads it.
