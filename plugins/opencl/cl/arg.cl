@@ -21,7 +21,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void arg(TENSOR(x), 
   COMPUTED(T) most = LOAD(T, xs, (ulong)best * inner);
   for (uint i = l + GROUP; i < n; i += GROUP) {
     const COMPUTED(T) v = LOAD(T, xs, (ulong)i * inner);
-    if (BETTER(v, most) || (LAST && v == most)) {
+    if (BETTER(v, most) || (v == most && FIRST(i, best))) {
       most = v;
       best = i;
     }

@@ -1,14 +1,4 @@
 // Elements of SIZE bytes to the places that indices (type I) name. Indices beyond the ends write nothing.
-#if SIZE == 1
-#define UNIT uchar
-#elif SIZE == 2
-#define UNIT ushort
-#elif SIZE == 4
-#define UNIT uint
-#else
-#define UNIT ulong
-#endif
-#define UNITS(name) ((__global UNIT*)(name + name##_at))
 
 // Runs of `inner` elements; an index has `depth` numbers, for dimensions of `dims`.
 __kernel void scatter_nd(TENSOR(indices), TENSOR(updates), TENSOR(y), uint count, uint inner, int depth, dims8 dims,
