@@ -281,7 +281,7 @@ void DecodeTensor(const TensorPb& t, std::byte* out) {
   const TypedField field = FieldOf(t.dtype);
   std::byte* const end = out + t.size_bytes;
   const auto put = [&](const void* value, size_t size) {
-    if (static_cast<size_t>(end - out) < size) return;  // counted before: cannot be
+    if (size == 0 || static_cast<size_t>(end - out) < size) return;  // more was not counted
     std::memcpy(out, value, size);
     out += size;
   };
