@@ -63,17 +63,19 @@ ullage_status* NodeOutput(const ullage_node* node, size_t index, ullage_value_in
   return Guard([&] { Given(node, "node").Output(index, info); });
 }
 
-size_t NodeProducer(const ullage_graph* graph, const ullage_node* node, size_t index) {
+/// The node that makes an input, and as which output; SIZE_MAX: none of the graph.
+std::pair<size_t, size_t> ProducerOf(const ullage_graph* graph, const ullage_node* node, size_t index) {
+  constexpr std::pair<size_t, size_t> kNobody(SIZE_MAX, SIZE_MAX);
   const auto* kernel_node = dynamic_cast<const KernelNode*>(node);
-  if (!graph || !kernel_node || !node->node.has_input(index)) return SIZE_MAX;
+  if (!graph || !kernel_node || !node->node.has_input(index)) return kNobody;
   const auto it = graph->producers.find(std::pair(kernel_node->graph(), node->node.inputs[index]));
-  return it == graph->producers.end() ? SIZE_MAX : it->second.first;
+  return it == graph->producers.end() ? kNobody : it->second;
+}
+size_t NodeProducer(const ullage_graph* graph, const ullage_node* node, size_t index) {
+  return ProducerOf(graph, node, index).first;
 }
 size_t NodeProducerOutput(const ullage_graph* graph, const ullage_node* node, size_t index) {
-  const auto* kernel_node = dynamic_cast<const KernelNode*>(node);
-  if (!graph || !kernel_node || !node->node.has_input(index)) return SIZE_MAX;
-  const auto it = graph->producers.find(std::pair(kernel_node->graph(), node->node.inputs[index]));
-  return it == graph->producers.end() ? SIZE_MAX : it->second.second;
+  return ProducerOf(graph, node, index).second;
 }
 
 size_t GroupInputs(const ullage_graph* group) {
